@@ -1,0 +1,1 @@
+"""The command line: words in, exit code out. One thin module a command."""

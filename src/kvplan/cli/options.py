@@ -1,0 +1,84 @@
+"""The question's flags and the report's flags as Typer options, made from one table each."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from kvplan.question import FLAGS, Flag
+
+
+def new_app(command: Callable[..., Any]) -> typer.Typer:
+    """A Typer application of one command: plain help, no completion, errors told by `main`."""
+    app = typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+    )
+    app.command()(command)
+    return app
+
+
+def asks_question(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give ``command`` every flag of the question; they arrive together in its ``**flags``."""
+    own = [
+        parameter
+        for parameter in inspect.signature(command, eval_str=True).parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    parameters = own + [_parameter(flag) for flag in FLAGS]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    return command
+
+
+def _parameter(flag: Flag) -> inspect.Parameter:
+    names = [flag.option, *flag.also, *([flag.short] if flag.short else ())]
+    kind: Any = bool if flag.parse is None else list[str] if flag.repeats else str
+    default: Any = False if flag.parse is None else None
+    option = typer.Option(
+        *names,
+        help=flag.help,
+        metavar=None if flag.parse is None else flag.metavar,
+        show_default=False,
+    )
+    optional = kind if flag.parse is None else kind | None
+    return inspect.Parameter(
+        flag.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[optional, option],
+    )
+
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A bundled name, a config.json, a model folder or a YAML profile.",
+        show_default=False,
+    ),
+]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        "-f",
+        metavar="FORMAT",
+        help="How to print the report.",
+    ),
+]
+OutputOption = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the report to a file, whole or not at all.",
+        show_default=False,
+    ),
+]

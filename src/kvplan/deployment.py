@@ -1,0 +1,149 @@
+"""The question as plain data: this model, on these GPUs, under this engine, with this load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from kvplan.errors import InputError, UnsupportedCombination
+from kvplan.hardware.gpu import Gpu
+from kvplan.model.model import Model, Split
+from kvplan.precision.kv import KvFormat
+from kvplan.precision.scheme import WeightScheme
+from kvplan.units import cdiv
+
+
+class EngineArgs(NamedTuple):
+    """The engine's own arguments; None where the engine's default stands."""
+
+    block_size: int | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    gpu_memory_utilization: float | None = None
+    kv_cache_memory_bytes: int | None = None
+    enforce_eager: bool = False
+    async_scheduling: bool = True
+    disable_hybrid_kv_cache_manager: bool = False
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """One configuration to judge. An engine's `resolve` fills in what is None."""
+
+    model: Model
+    gpu: Gpu
+    engine: str
+    scheme: WeightScheme
+    kv: KvFormat
+    seq_len: int
+    batch: int = 1
+    engine_version: str | None = None
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    ep: int = 1
+    mean_seq: int | None = None
+    prefix_tokens: int = 0
+    """Tokens at the front that all sequences share."""
+    device_bytes: int | None = None
+    """Memory of one GPU as given by the user; None for the GPU's own."""
+    reserve_bytes: int = 0
+    """Memory that others hold on each GPU."""
+    kv_is_stated: bool = False
+    """The KV format was asked for, rather than following the model."""
+    weights_are_stated: bool = False
+    """The weight format was asked for, rather than being the checkpoint's."""
+    args: EngineArgs = EngineArgs()
+    assumptions: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs together."""
+        return self.tp * self.pp * self.dp
+
+    @property
+    def split(self) -> Split:
+        """How one replica of the model is divided."""
+        return Split(self.tp, self.pp, self.ep)
+
+    @property
+    def replica_batch(self) -> int:
+        """Sequences that one data-parallel replica holds at once."""
+        return cdiv(self.batch, self.dp)
+
+    @property
+    def total_bytes(self) -> int | None:
+        """Memory of one GPU as the framework sees it; None when it is not known."""
+        return self.device_bytes if self.device_bytes is not None else self.gpu.memory_bytes
+
+    @property
+    def usable_bytes(self) -> int:
+        """Memory of one GPU less what others hold. Raises where the GPU's memory is unknown."""
+        total = self.total_bytes
+        if total is None:
+            raise InputError(
+                f"the memory of {self.gpu.display_name} as a framework sees it is not known",
+                hint="Give it with --gpu-memory SIZE, for example --gpu-memory 47.5GiB.",
+            )
+        if self.reserve_bytes >= total:
+            raise InputError("--reserve leaves nothing of the GPU's memory")
+        return total - self.reserve_bytes
+
+    def with_args(self, **changes: object) -> Deployment:
+        """The same deployment with other engine arguments."""
+        return replace(self, args=self.args._replace(**changes))
+
+    def saying(self, *, assumption: str | None = None, warning: str | None = None) -> Deployment:
+        """The same deployment with one more assumption or warning to print."""
+        changed = self
+        if assumption is not None and assumption not in self.assumptions:
+            changed = replace(changed, assumptions=(*changed.assumptions, assumption))
+        if warning is not None and warning not in self.warnings:
+            changed = replace(changed, warnings=(*changed.warnings, warning))
+        return changed
+
+
+def check_split(deployment: Deployment) -> None:
+    """Refuse a division of the model that no engine can make.
+
+    Query heads must divide evenly over tp; key-value heads must divide, or be divided by it (each
+    rank then holds a copy of one). Source: vLLM ``ModelConfig.verify_with_parallel_config``,
+    ``QKVParallelLinear``.
+    """
+    model, tp = deployment.model, deployment.tp
+    heads, kv_heads = model.num_attention_heads, model.num_kv_heads
+    if heads % tp:
+        raise UnsupportedCombination(
+            f"--tp {tp} does not divide the {heads} attention heads of {model.name}",
+            hint=f"These do: {', '.join(str(n) for n in _divisors(heads))}.",
+        )
+    if kv_heads is not None and kv_heads % tp and tp % kv_heads:
+        raise UnsupportedCombination(
+            f"--tp {tp} neither divides nor is a multiple of the {kv_heads} key-value heads of "
+            f"{model.name}",
+            hint=f"These work: {', '.join(str(n) for n in valid_tps(model, 64))}.",
+        )
+    if deployment.pp > model.num_hidden_layers:
+        raise InputError(f"--pp {deployment.pp}: {model.name} has only {model.num_hidden_layers} layers")
+    if deployment.ep > 1 and (deployment.tp * deployment.dp) % deployment.ep:
+        raise InputError(
+            f"--ep {deployment.ep} does not divide the {deployment.tp * deployment.dp} GPUs of tp x dp"
+        )
+
+
+def valid_tps(model: Model, limit: int) -> list[int]:
+    """Tensor-parallel sizes up to ``limit`` that the model's heads allow."""
+    kv_heads = model.num_kv_heads
+    return [
+        tp
+        for tp in _divisors(model.num_attention_heads)
+        if tp <= limit and (kv_heads is None or kv_heads % tp == 0 or tp % kv_heads == 0)
+    ]
+
+
+def _divisors(number: int) -> list[int]:
+    return [n for n in range(1, min(number, 64) + 1) if number % n == 0]

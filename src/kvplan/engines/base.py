@@ -1,0 +1,134 @@
+"""What planning asks of an engine. Nothing outside an engine's own room knows its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kvplan.model.rows import Row, largest_tokens, sequence_bytes
+
+if TYPE_CHECKING:
+    from kvplan.deployment import Deployment
+    from kvplan.precision.kv import KvFormat
+
+
+class Term(NamedTuple):
+    """Memory that an engine takes besides weights and the KV pool, with its range."""
+
+    key: str
+    """``activation``, ``cuda_graph`` or ``runtime``."""
+    low: int
+    likely: int
+    high: int
+    source: str
+    """The rule or the measurements behind it."""
+
+
+class Claim(NamedTuple):
+    """Memory that an engine asks for."""
+
+    size_bytes: int
+    outside: Term | None = None
+    """What must be free beside the claim for the engine to start."""
+
+
+class Group(NamedTuple):
+    """Layers that the engine keeps in one block table."""
+
+    kind: str
+    layers: int
+    block_tokens: int
+    blocks_row: Row
+    """Blocks of one sequence: a row whose unit is one block."""
+
+
+class KvLayout(NamedTuple):
+    """How one rank stores sequences: bytes by length, and blocks where the engine has them."""
+
+    rows: tuple[Row, ...]
+    """Reserved bytes of one sequence."""
+    block_size: int | None = None
+    """Tokens of a block; None for an engine without blocks."""
+    block_bytes: int | None = None
+    """Bytes of one block over all the layers that share it."""
+    held_blocks: int = 0
+    """Blocks of the pool that no sequence may use."""
+    groups: tuple[Group, ...] = ()
+
+    def reserved_bytes(self, tokens: int) -> int:
+        """Bytes that this rank sets aside for one sequence."""
+        return sequence_bytes(self.rows, tokens)
+
+    def sequence_blocks(self, tokens: int) -> int | None:
+        """Blocks that one sequence takes; None for an engine without blocks."""
+        if self.block_bytes is None:
+            return None
+        return self.reserved_bytes(tokens) // self.block_bytes
+
+    def pool_blocks(self, pool_bytes: int) -> int | None:
+        """Whole blocks that the pool holds."""
+        if self.block_bytes is None:
+            return None
+        return max(0, pool_bytes) // self.block_bytes
+
+    def available_bytes(self, pool_bytes: int) -> int:
+        """Bytes of the pool that sequences can use: whole blocks, less those held back."""
+        if self.block_bytes is None:
+            return max(0, pool_bytes)
+        blocks = max(0, pool_bytes) // self.block_bytes - self.held_blocks
+        return max(0, blocks) * self.block_bytes
+
+    def shared_bytes(self, prefix_tokens: int) -> int:
+        """Bytes of a common prefix that further sequences need not store again.
+
+        Only whole blocks of caches that keep every token are shared; a window moves past its
+        prefix and a recurrent state is each sequence's own.
+        """
+        unit = self.block_size or 1
+        whole = prefix_tokens // unit * unit
+        growing = tuple(row._replace(constant_bytes=0) for row in self.rows if row.cap_tokens is None)
+        return sequence_bytes(growing, whole) if whole and growing else 0
+
+    def longest(self, budget_bytes: int) -> int:
+        """The longest sequence whose reserved bytes are within the budget."""
+        return largest_tokens(self.rows, budget_bytes)
+
+
+class PoolFigures(NamedTuple):
+    """What the engine itself prints about its pool; None where it prints no such figure."""
+
+    tokens: int | None = None
+    max_concurrency: float | None = None
+
+
+class Engine(Protocol):
+    """The questions that every engine answers."""
+
+    name: str
+
+    def resolve(self, deployment: Deployment) -> Deployment:
+        """The deployment with this engine's defaults filled in, each said as an assumption."""
+
+    def claim(self, deployment: Deployment) -> Claim:
+        """The memory of one GPU that the engine may use for everything."""
+
+    def overheads(self, deployment: Deployment, stage: int) -> Sequence[Term]:
+        """What it takes besides weights and KV on one rank of a pipeline stage."""
+
+    def kv_layout(self, deployment: Deployment, stage: int) -> KvLayout:
+        """How it stores the KV cache on one rank of a pipeline stage."""
+
+    def pool_figures(self, deployment: Deployment, layout: KvLayout, pool_bytes: int) -> PoolFigures:
+        """Tokens and concurrency of a pool as the engine prints them."""
+
+    def kv_formats(self, deployment: Deployment) -> Sequence[KvFormat]:
+        """The KV formats that it takes for this model on this GPU, mildest first."""
+
+    def block_sizes(self, deployment: Deployment) -> Sequence[int]:
+        """The block sizes that it takes; empty for an engine without blocks."""
+
+    def flags(self, deployment: Deployment) -> list[str]:
+        """The command line that realises the plan; empty where there is none to run."""
+
+    def changes(self, deployment: Deployment) -> Sequence[tuple[str, Deployment]]:
+        """Other settings of this engine that cost no quality and may free memory, with words."""

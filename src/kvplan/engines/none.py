@@ -1,0 +1,69 @@
+"""No engine: the bare formula, KV cache and weights against the device's memory.
+
+The figure to compare with a paper or another calculator. It takes every number format, rounds to
+no block and adds nothing; a real engine needs more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvplan.deployment import Deployment
+from kvplan.engines.base import Claim, KvLayout, PoolFigures, Term
+from kvplan.errors import UnsupportedCombination
+from kvplan.precision.kv import KV_FORMATS, KvFormat, check_packs
+
+
+class NoEngine:
+    """The bare formula."""
+
+    name = "none"
+
+    def resolve(self, deployment: Deployment) -> Deployment:
+        """Nothing to fill in but what is left out."""
+        if deployment.engine_version is not None:
+            raise UnsupportedCombination("--engine none has no versions")
+        check_packs(deployment.kv, deployment.model.head_sizes())
+        return deployment.saying(
+            assumption="engine none: no activation, graph or runtime memory, no block rounding"
+        )
+
+    def claim(self, deployment: Deployment) -> Claim:
+        """All of the usable memory."""
+        return Claim(deployment.usable_bytes)
+
+    def overheads(self, deployment: Deployment, stage: int) -> Sequence[Term]:  # noqa: ARG002
+        """None are counted."""
+        return ()
+
+    def kv_layout(self, deployment: Deployment, stage: int) -> KvLayout:
+        """The logical rows as they are."""
+        return KvLayout(deployment.model.logical_rows(deployment.kv, deployment.split, stage))
+
+    def pool_figures(self, deployment: Deployment, layout: KvLayout, pool_bytes: int) -> PoolFigures:  # noqa: ARG002
+        """Nothing is printed by no engine."""
+        return PoolFigures()
+
+    def kv_formats(self, deployment: Deployment) -> Sequence[KvFormat]:
+        """Every format whose blocks divide this model's heads."""
+        sizes = deployment.model.head_sizes()
+        return [
+            form
+            for form in KV_FORMATS.values()
+            if all(size % side.packs == 0 for size in sizes for side in (form.k, form.v))
+        ]
+
+    def block_sizes(self, deployment: Deployment) -> Sequence[int]:  # noqa: ARG002
+        """There are no blocks."""
+        return ()
+
+    def flags(self, deployment: Deployment) -> list[str]:  # noqa: ARG002
+        """There is nothing to run."""
+        return []
+
+    def changes(self, deployment: Deployment) -> Sequence[tuple[str, Deployment]]:  # noqa: ARG002
+        """There are no settings."""
+        return ()
+
+
+ENGINE = NoEngine()

@@ -1,0 +1,268 @@
+"""vLLM: a fraction of the GPU's total memory, less what a start-up profile run measures.
+
+    claim  = ceil(total * gpu_memory_utilization)
+    pool   = claim - weights - activation peak - CUDA graphs - runtime
+    blocks = pool // bytes of a block, one of which is never given out
+
+Rules are those of 0.33 unless a version says otherwise. Source: vLLM
+``v1/worker/gpu_worker.py`` ``determine_available_memory``; the terms are in `overheads`, the
+blocks in `kv_layout`, formats and block sizes in `formats`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kvplan.deployment import Deployment
+from kvplan.engines.base import Claim, KvLayout, PoolFigures, Term
+from kvplan.engines.vllm import formats, overheads
+from kvplan.engines.vllm.flags import serve_command
+from kvplan.engines.vllm.kv_layout import vllm_layout
+from kvplan.errors import InputError, UnsupportedCombination
+from kvplan.model.model import stage_layers
+from kvplan.precision.kv import KvFormat
+
+NEWEST = (0, 33)
+OLDEST = (0, 21)
+"""The oldest version whose block planner is the one modelled here."""
+
+
+class Vllm:
+    """The vLLM engine."""
+
+    name = "vllm"
+
+    def resolve(self, deployment: Deployment) -> Deployment:
+        """Defaults of the API server on this GPU; each value the user did not give is said."""
+        version = _version(deployment.engine_version)
+        _check_hardware(deployment)
+        formats.check_format(deployment)
+        formats.check_block_size(deployment)
+        d = replace(deployment, engine_version=f"{version[0]}.{version[1]}")
+        args = d.args
+        max_model_len = d.seq_len if args.max_model_len is None else args.max_model_len
+        if max_model_len < d.seq_len:
+            raise InputError(
+                f"--seq {d.seq_len:,} is longer than --max-model-len {max_model_len:,}",
+                hint="Raise --max-model-len, or ask for a shorter --seq.",
+            )
+        if args.gpu_memory_utilization is None:
+            utilization = overheads.default_gpu_memory_utilization(version)
+            d = d.saying(assumption=f"gpu_memory_utilization {utilization}: vLLM's default")
+        else:
+            utilization = args.gpu_memory_utilization
+        d = _batch_limits(d, version, max_model_len)
+        if args.block_size is None:
+            block_size, why = formats.default_block_size(d)
+            d = d.saying(assumption=f"block_size {block_size}: vLLM's default here ({why})")
+        else:
+            block_size = args.block_size
+        return d.with_args(
+            max_model_len=max_model_len, gpu_memory_utilization=utilization, block_size=block_size
+        )
+
+    def claim(self, deployment: Deployment) -> Claim:
+        """``ceil(total * utilisation)`` of the whole device, whatever others hold of it.
+
+        Start-up is refused unless that much is free beside what is in use before vLLM measures.
+        """
+        total = deployment.usable_bytes + deployment.reserve_bytes
+        utilization = deployment.args.gpu_memory_utilization or 1.0
+        outside = overheads.outside_claim_bytes(
+            tp=deployment.tp, pp=deployment.pp, version=_version(deployment.engine_version)
+        )
+        return Claim(
+            overheads.claim_bytes(total, utilization),
+            Term("context", *outside, "CUDA context and NCCL buffers in logged start-ups"),
+        )
+
+    def overheads(self, deployment: Deployment, stage: int) -> Sequence[Term]:
+        """Activation peak, CUDA graphs and runtime, with their ranges."""
+        d, model, args = deployment, deployment.model, deployment.args
+        version = _version(d.engine_version)
+        tokens, sequences = args.max_num_batched_tokens or 0, args.max_num_seqs or 0
+        vocab = model.vocab_size or 0
+        last = stage == d.pp - 1
+        activation = overheads.activation_peak_bytes(
+            batched_tokens=tokens,
+            max_num_seqs=sequences if last else 0,
+            vocab_size=vocab,
+            hidden_size=model.hidden_size or 0,
+            intermediate_size=model.mlp_width,
+            tp=d.tp,
+            version=version,
+            experts_per_token=model.experts_per_token,
+            moe_intermediate_size=model.expert_width,
+            expert_parallel=d.ep > 1,
+        )
+        encoder = overheads.encoder_peak_bytes(multimodal=model.is_multimodal and stage == 0)
+        peak = overheads.Estimate(*map(max, activation, encoder))
+        runtime = overheads.communication_bytes(
+            tp=d.tp,
+            pp=d.pp,
+            link_is_nvlink=(d.gpu.link.gb_per_s or 0) >= 200,
+            vendor=d.gpu.vendor,
+            version=version,
+        )
+        if last:
+            runtime = runtime + overheads.sampler_state_bytes(
+                max_num_seqs=sequences, vocab_size=vocab, version=version
+            )
+        start, end = stage_layers(model.num_hidden_layers, d.pp, stage)
+        capability = d.gpu.compute_capability
+        graphs = overheads.cuda_graph_bytes(
+            enforce_eager=args.enforce_eager,
+            num_layers=end - start,
+            sizes=overheads.capture_sizes(
+                max_num_seqs=sequences,
+                batched_tokens=tokens,
+                version=version,
+                data_centre_blackwell=capability is not None and capability[0] == 10,
+            ),
+            is_moe=model.experts_per_token > 0,
+            version=version,
+        )
+        return (
+            Term("activation", *peak, "profile run: larger of MLP and sampler, measured law"),
+            Term("cuda_graph", *graphs, "graphs captured, per layer and size, measured law"),
+            Term("runtime", *runtime, "kernels, NCCL and the sampler's tables, measured"),
+        )
+
+    def kv_layout(self, deployment: Deployment, stage: int) -> KvLayout:
+        """Blocks by group, as vLLM's planner lays them out."""
+        d, args = deployment, deployment.args
+        # Batches scheduled but not finished: one more than the stages when scheduling runs ahead
+        # (vLLM VllmConfig.max_concurrent_batches).
+        in_flight = (d.pp + args.async_scheduling) * (args.max_num_batched_tokens or 0)
+        return vllm_layout(
+            d.model,
+            d.kv,
+            tp=d.tp,
+            pp=d.pp,
+            stage=stage,
+            block_size=args.block_size or formats.DEFAULT_BLOCK_SIZE,
+            in_flight_tokens=in_flight,
+            hybrid=not args.disable_hybrid_kv_cache_manager,
+        )
+
+    def pool_figures(self, deployment: Deployment, layout: KvLayout, pool_bytes: int) -> PoolFigures:
+        """The start-up line "GPU KV cache size: … tokens, Maximum concurrency …".
+
+        ``concurrency = blocks / blocks of one request at max_model_len`` and ``tokens =
+        int(concurrency * max_model_len)``; the null block is counted although nobody can use it.
+        Source: vLLM ``v1/core/kv_cache_utils.py`` ``get_kv_cache_capacity``.
+        """
+        max_model_len = deployment.args.max_model_len or deployment.seq_len
+        blocks, needed = layout.pool_blocks(pool_bytes), layout.sequence_blocks(max_model_len)
+        if blocks is None or not needed:
+            return PoolFigures()
+        concurrency = blocks / needed
+        return PoolFigures(int(concurrency * max_model_len), concurrency)
+
+    def kv_formats(self, deployment: Deployment) -> Sequence[KvFormat]:
+        """What its attention backends take here."""
+        return formats.accepted(replace(deployment, kv_is_stated=False))
+
+    def block_sizes(self, deployment: Deployment) -> Sequence[int]:
+        """What its attention backends take here."""
+        return formats.block_sizes(deployment)
+
+    def flags(self, deployment: Deployment) -> list[str]:
+        """The ``vllm serve`` line."""
+        return serve_command(deployment)
+
+    def changes(self, deployment: Deployment) -> Sequence[tuple[str, Deployment]]:
+        """Settings that cost speed, not quality: fewer sequences and tokens a step, no graphs."""
+        d, args = deployment, deployment.args
+        sequences, tokens = args.max_num_seqs or 0, args.max_num_batched_tokens or 0
+        found = []
+        fewer = max(d.replica_batch, 16)
+        if fewer < sequences:
+            found.append((f"--max-num-seqs {fewer}", d.with_args(max_num_seqs=fewer)))
+        smaller = max(2048, sequences)
+        if smaller < tokens:
+            found.append(
+                (f"--max-num-batched-tokens {smaller}", d.with_args(max_num_batched_tokens=smaller))
+            )
+        if args.gpu_memory_utilization is not None and args.gpu_memory_utilization < 0.95:
+            found.append(("--gpu-memory-utilization 0.95", d.with_args(gpu_memory_utilization=0.95)))
+        if not args.enforce_eager:
+            found.append(("--enforce-eager", d.with_args(enforce_eager=True)))
+        if fewer < sequences and not args.enforce_eager:
+            found.append(
+                (
+                    f"--max-num-seqs {fewer} --enforce-eager",
+                    d.with_args(max_num_seqs=fewer, enforce_eager=True),
+                )
+            )
+        return found
+
+
+def _version(text: str | None) -> tuple[int, int]:
+    if text is None:
+        return NEWEST
+    parts = text.lstrip("v").split(".")
+    if not (len(parts) in {2, 3} and all(part.isdigit() and len(part) < 4 for part in parts)):
+        raise InputError(f"--engine vllm@{text}: not a version such as vllm@{NEWEST[0]}.{NEWEST[1]}")
+    version = (int(parts[0]), int(parts[1]))
+    if not OLDEST <= version <= NEWEST:
+        raise UnsupportedCombination(
+            f"vLLM {text} is not modelled: its block planner differs from the one kvplan knows",
+            hint=f"Modelled: {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}. "
+            "--engine none gives the bare formula.",
+        )
+    return version
+
+
+def _check_hardware(deployment: Deployment) -> None:
+    gpu = deployment.gpu
+    capability = gpu.compute_capability
+    if gpu.vendor not in {"nvidia", "amd"}:
+        raise UnsupportedCombination(
+            f"kvplan has no memory rules for vLLM on {gpu.display_name}: it knows NVIDIA and AMD GPUs",
+            hint="--engine none gives the bare formula.",
+        )
+    if capability is not None and capability < (7, 0):
+        raise UnsupportedCombination(
+            f"vLLM needs compute capability 7.0; {gpu.display_name} has {capability[0]}.{capability[1]}",
+            hint="--engine none gives the bare formula.",
+        )
+
+
+def _batch_limits(d: Deployment, version: tuple[int, int], max_model_len: int) -> Deployment:
+    """``max_num_seqs`` and ``max_num_batched_tokens``, raised to hold the asked batch."""
+    args = d.args
+    if args.max_num_seqs is not None and args.max_num_seqs < d.replica_batch:
+        raise InputError(
+            f"--max-num-seqs {args.max_num_seqs} cannot hold {d.replica_batch} sequences at once",
+            hint=f"Use --max-num-seqs {d.replica_batch}, or leave it out.",
+        )
+    default = overheads.batch_defaults(
+        device_bytes=d.total_bytes or 0,
+        gpu_name=d.gpu.display_name,
+        version=version,
+        max_model_len=max_model_len,
+        max_num_seqs=args.max_num_seqs,
+    )
+    sequences, tokens = default.max_num_seqs, default.max_num_batched_tokens
+    if args.max_num_seqs is None:
+        why = "vLLM's default on this GPU"
+        if sequences < d.replica_batch:
+            sequences, why = d.replica_batch, "raised from vLLM's default to hold the batch"
+        d = d.saying(assumption=f"max_num_seqs {sequences:,}: {why}")
+    if args.max_num_batched_tokens is not None:
+        tokens = args.max_num_batched_tokens
+        if tokens < sequences and args.max_num_seqs is None:
+            sequences = max(d.replica_batch, tokens)
+    else:
+        tokens = max(tokens, sequences)
+        d = d.saying(assumption=f"max_num_batched_tokens {tokens:,}: vLLM's default on this GPU")
+    if tokens < sequences:
+        raise InputError(
+            f"--max-num-batched-tokens {tokens} must be at least the {sequences} sequences of a step"
+        )
+    return d.with_args(max_num_seqs=sequences, max_num_batched_tokens=tokens)
+
+
+ENGINE = Vllm()

@@ -1,0 +1,164 @@
+"""Bounded reading of files that come from strangers, and writing that never leaves half a file.
+
+A document is read only when it is a regular file within its size limit, parsed without running
+any code, and refused with its path and position when it is not what it should be.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from kvplan.errors import InputError, MalformedFile, SourceError
+from kvplan.units import MIB
+
+if TYPE_CHECKING:
+    from yaml import SafeLoader
+
+MAX_DOCUMENT_BYTES = 16 * MIB
+"""Largest JSON or YAML document read. The largest published config.json seen is 3 MB."""
+
+MAX_DEPTH = 64
+"""Deepest nesting accepted; published configs nest 6 deep."""
+
+
+def read_text(path: str, limit: int = MAX_DOCUMENT_BYTES) -> str:
+    """The text of a regular UTF-8 file of at most ``limit`` bytes."""
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise MalformedFile(path, "is not a regular file")
+            if status.st_size > limit:
+                raise MalformedFile(
+                    path,
+                    f"is {status.st_size:,} bytes; a document here has at most {limit:,}",
+                    hint="Is this the weights? Give the config.json beside them.",
+                )
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # an embedded NUL in the path
+        raise SourceError(f"{path!r}: is not a usable path: {error}") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise MalformedFile(
+            path, f"is not text: byte {error.start:,} is not UTF-8", hint="A binary file?"
+        ) from None
+
+
+def read_json_object(path: str) -> dict[str, Any]:
+    """The JSON object in a file. Not-a-number, deep nesting and any other document are refused."""
+    return parse_json_object(read_text(path), path)
+
+
+def parse_json_object(text: str, path: str) -> dict[str, Any]:
+    """The JSON object in ``text``; ``path`` is named in errors."""
+    import json
+
+    def refuse(constant: str) -> NoReturn:
+        raise MalformedFile(path, f"holds {constant}, which is not a number JSON allows")
+
+    if not text.strip():
+        raise MalformedFile(path, "is empty; expected a JSON object")
+    try:
+        document = json.loads(text, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        raise MalformedFile(
+            path, f"is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from None
+    except RecursionError:
+        raise MalformedFile(path, "is nested too deeply to be a model's configuration") from None
+    except ValueError:  # an integer of more than sys.get_int_max_str_digits() digits
+        raise MalformedFile(path, "holds a number too long to be a size") from None
+    if not isinstance(document, dict):
+        raise MalformedFile(path, f"holds {_json_name(document)}; expected a JSON object")
+    _refuse_depth(document, path)
+    return document
+
+
+def read_yaml_object(path: str) -> dict[str, Any]:
+    """The YAML mapping in a file: no tags, no aliases, one document."""
+    import yaml
+
+    text = read_text(path)
+    try:
+        document = yaml.load(text, Loader=_plain_loader(path))  # noqa: S506  (a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise MalformedFile(path, f"is not valid YAML: {error.problem}{place}") from None
+    except yaml.YAMLError as error:
+        raise MalformedFile(path, f"is not valid YAML: {error}") from None
+    except RecursionError:
+        raise MalformedFile(path, "is nested too deeply") from None
+    except ValueError as error:  # dates and numbers that Python cannot hold
+        raise MalformedFile(path, f"holds a value that cannot be read: {error}") from None
+    if not isinstance(document, dict):
+        raise MalformedFile(path, f"holds {_json_name(document)}; expected a YAML mapping")
+    _refuse_depth(document, path)
+    return document
+
+
+def _plain_loader(path: str) -> type[SafeLoader]:
+    """YAML's safe loader without aliases: a few lines of them expand to more than any memory."""
+    import yaml
+
+    class PlainLoader(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                line = self.peek_event().start_mark.line + 1
+                raise MalformedFile(path, f"uses a YAML alias at line {line}; write the value out")
+            return super().compose_node(parent, index)
+
+    return PlainLoader
+
+
+def _refuse_depth(document: dict[str, Any], path: str) -> None:
+    level: list[Any] = [document]
+    for _ in range(MAX_DEPTH):
+        inner: list[Any] = []
+        for node in level:
+            if isinstance(node, dict):
+                inner += [v for v in node.values() if isinstance(v, (dict, list))]
+            else:
+                inner += [v for v in node if isinstance(v, (dict, list))]
+        if not inner:
+            return
+        level = inner
+    raise MalformedFile(path, f"is nested more than {MAX_DEPTH} deep")
+
+
+def _json_name(value: object) -> str:
+    names = {list: "a list", str: "a string", bool: "true or false", type(None): "nothing (null)"}
+    return names.get(type(value), "a number" if isinstance(value, (int, float)) else "something else")
+
+
+def write_whole(path: str, text: str) -> None:
+    """Write ``text`` to ``path`` so that a reader sees the old file or the new one, never a part."""
+    import tempfile
+
+    folder = os.path.dirname(os.path.abspath(path))
+    temporary = ""
+    try:
+        if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe: just write
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+            return
+        handle, temporary = tempfile.mkstemp(prefix=".kvplan-", dir=folder)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise InputError(f"--output {path!r} cannot be written: {error.strerror}") from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

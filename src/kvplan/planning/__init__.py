@@ -1,0 +1,1 @@
+"""The answers: budget, fit, limits, options. Pure arithmetic, no input or output."""

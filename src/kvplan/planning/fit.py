@@ -1,0 +1,230 @@
+"""Does it fit? The budget of a deployment, turned into the report that people and machines read."""
+
+from __future__ import annotations
+
+from kvplan import __version__
+from kvplan.deployment import Deployment, check_split
+from kvplan.engines import load_engine
+from kvplan.model.caches import Latent
+from kvplan.model.rows import sequence_bytes, slope_bytes
+from kvplan.planning.budget import Budget, evaluate
+from kvplan.planning.limits import Question, solve_limits
+from kvplan.planning.matrix import context_matrix
+from kvplan.planning.options import options
+from kvplan.planning.recommended import page_waste_bytes, recommend
+from kvplan.planning.report import (
+    SCHEMA,
+    DeploymentReport,
+    FitReport,
+    GroupReport,
+    KvCacheReport,
+    MemoryReport,
+    ModelReport,
+    SpeedReport,
+    TermReport,
+    Verdict,
+)
+from kvplan.policy import Policy, load_policy
+from kvplan.units import format_gib
+
+
+def fit(asked: Deployment, policy: Policy | None = None) -> FitReport:
+    """Judge a deployment and say what would make it fit."""
+    policy = policy or load_policy()
+    check_split(asked)
+    engine = load_engine(asked.engine)
+    question = Question(engine, asked, policy.min_headroom)
+    budget = evaluate(engine, engine.resolve(asked), policy.min_headroom)
+    limits = solve_limits(question, budget)
+    found = [] if budget.verdict is Verdict.FITS else options(question, budget, limits, policy)
+    d = budget.deployment
+    return FitReport(
+        schema=SCHEMA,
+        kvplan_version=__version__,
+        deployment=_deployment(d),
+        verdict=budget.verdict,
+        limiting_term=budget.limiting_term,
+        reason=_reason(budget),
+        kv_cache=_kv_cache(question, budget),
+        memory=_memory(budget),
+        model=ModelReport(
+            parameters=d.model.parameters,
+            active_parameters=d.model.active_parameters,
+            checkpoint_bytes=d.model.checkpoint.size_bytes,
+            max_position_embeddings=d.model.max_position_embeddings,
+        ),
+        speed=SpeedReport(),
+        limits=limits,
+        recommended=recommend(question, budget, limits, found, policy),
+        options=found,
+        matrix=context_matrix(question, budget),
+        flags=engine.flags(d),
+        warnings=[*d.model.warnings, *d.warnings, *_warnings(budget, policy)],
+        assumptions=[*d.model.assumptions, *d.assumptions],
+    )
+
+
+def _deployment(d: Deployment) -> DeploymentReport:
+    return DeploymentReport(
+        model=d.model.name,
+        model_source=d.model.source,
+        architecture=d.model.model_type,
+        gpu=d.gpu.name,
+        gpu_count=d.gpus,
+        tp=d.tp,
+        pp=d.pp,
+        dp=d.dp,
+        ep=d.ep,
+        engine=d.engine,
+        engine_version=d.engine_version,
+        weight_format=d.scheme.name,
+        kv_cache_dtype=d.kv.name,
+        seq_len=d.seq_len,
+        batch=d.batch,
+        block_size=d.args.block_size,
+        max_model_len=d.args.max_model_len,
+        max_num_seqs=d.args.max_num_seqs,
+        max_num_batched_tokens=d.args.max_num_batched_tokens,
+        gpu_memory_utilization=d.args.gpu_memory_utilization,
+    )
+
+
+def _kv_cache(question: Question, b: Budget) -> KvCacheReport:
+    d, layout = b.deployment, b.layout
+    logical = d.model.logical_rows(d.kv, d.split, b.stage)
+    figures = question.engine.pool_figures(d, layout, b.pool_bytes)
+    mean = None
+    if d.mean_seq is not None:
+        held = layout.reserved_bytes(d.mean_seq)
+        mean = d.dp * b.available_bytes / held if held else None
+    return KvCacheReport(
+        bytes_per_token=slope_bytes(logical, d.seq_len),
+        logical_bytes_per_sequence=sequence_bytes(logical, d.seq_len),
+        reserved_bytes_per_sequence=b.reserved_bytes,
+        needed_bytes=b.needed_bytes,
+        blocks_per_sequence=layout.sequence_blocks(d.args.max_model_len or d.seq_len),
+        page_bytes=layout.block_bytes,
+        pool_bytes=max(0, b.pool_bytes),
+        pool_blocks=layout.pool_blocks(b.pool_bytes),
+        pool_tokens=figures.tokens,
+        max_concurrency=figures.max_concurrency,
+        mean_concurrency=mean,
+        page_waste_bytes=page_waste_bytes(layout, d.replica_batch),
+        groups=_groups(d, b.stage),
+    )
+
+
+def _groups(d: Deployment, stage: int) -> list[GroupReport]:
+    """The logical groups of the whole model, with the bytes of their layers on one rank."""
+    groups = []
+    for cache, layers in d.model.groups:
+        row = cache.row(d.kv, d.tp, layers)
+        groups.append(
+            GroupReport(
+                kind=cache.kind,
+                layers=layers,
+                bytes_per_token=-(-row.unit_bytes // row.unit_tokens),
+                constant_bytes=row.constant_bytes,
+                window=row.cap_tokens,
+            )
+        )
+    return groups
+
+
+def _memory(b: Budget) -> MemoryReport:
+    d = b.deployment
+    total = d.total_bytes
+    usable = None if total is None else d.usable_bytes
+    pool = max(0, b.pool_bytes)
+    return MemoryReport(
+        device_bytes=total,
+        usable_bytes=usable,
+        claim_bytes=b.claim_bytes,
+        weight_bytes=b.weight_bytes,
+        activation_bytes=b.term("activation"),
+        cuda_graph_bytes=b.term("cuda_graph"),
+        runtime_bytes=b.term("runtime"),
+        kv_pool_bytes=pool,
+        kv_needed_bytes=b.needed_bytes,
+        headroom_bytes=b.headroom_bytes,
+        kv_share=b.needed_bytes / usable if usable else None,
+        pool_use=b.needed_bytes / pool if pool else None,
+        terms=[TermReport(t.key, t.low, t.likely, t.high, t.source) for t in b.terms],
+    )
+
+
+def _reason(b: Budget) -> str:
+    """The verdict in one sentence with the figures that decide it."""
+    d = b.deployment
+    need = f"{format_gib(b.needed_bytes)} of KV cache for {d.batch:,} x {d.seq_len:,} tokens"
+    if b.limiting_term == "gpu_memory_utilization":
+        return (
+            f"the engine would not start: it claims {format_gib(b.claim_bytes or 0)} of "
+            f"{format_gib(d.usable_bytes)}, and its context needs to be free beside that"
+        )
+    if b.pool_bytes <= 0:
+        weights = format_gib(b.weight_bytes or 0)
+        claim = format_gib(b.claim_bytes or 0)
+        return f"no room for any KV cache: weights take {weights} of the {claim} that can be used"
+    have = f"{format_gib(b.available_bytes)} of pool"
+    if b.limiting_term == "max_model_len":
+        return f"one sequence of max_model_len {d.args.max_model_len:,} is more than the {have}"
+    if b.verdict is Verdict.OOM:
+        return f"{need}, but only {have}"
+    if b.limiting_term == "headroom":
+        return f"{need} in {have}: {format_gib(b.headroom_bytes)} left"
+    if b.verdict is Verdict.TIGHT:
+        return f"{need} in {have}, but not at the careful end of {b.limiting_term}"
+    return f"{need} in {have}: {format_gib(b.headroom_bytes)} left"
+
+
+def _warnings(b: Budget, policy: Policy) -> list[str]:
+    """What the figures alone do not say."""
+    d, model, gpu = b.deployment, b.deployment.model, b.deployment.gpu
+    said = []
+    native = model.max_position_embeddings
+    if native is not None and d.seq_len > native:
+        said.append(f"{d.seq_len:,} tokens is beyond the model's native context of {native:,}")
+    kv_heads = model.num_kv_heads
+    if kv_heads is not None and d.tp > kv_heads:
+        said.append(
+            f"tp {d.tp} is more than the {kv_heads} key-value heads: each is held by "
+            f"{d.tp // kv_heads} GPUs, and the KV cache of a GPU is that of tp {kv_heads}"
+        )
+    if d.tp > 1 and any(isinstance(group.cache, Latent) for group in model.groups):
+        said.append("latent attention is not divided by tp: every GPU holds the whole KV cache")
+    if d.tp > 1 and d.tp <= gpu.link.max_gpus and gpu.link.gb_per_s is not None:
+        if gpu.link.gb_per_s < policy.min_tp_link_gb_per_s:
+            said.append(
+                f"tp {d.tp} over a link of {gpu.link.gb_per_s:,.0f} GB/s: "
+                f"it wants {policy.min_tp_link_gb_per_s:,.0f}"
+            )
+    elif d.tp > 1:
+        said.append(
+            f"tp {d.tp} goes over PCIe or the network on {gpu.display_name}: it wants a link of "
+            f"{policy.min_tp_link_gb_per_s:,.0f} GB/s"
+        )
+    if d.kv.k.bits == 8 and d.kv.name.startswith("fp8") and not _has(gpu.kv_formats, "fp8"):
+        said.append(f"fp8 is not native to {gpu.display_name}: the cache is stored in it, not computed")
+    if d.kv.name.startswith("nvfp4") and not _has(gpu.kv_formats, "nvfp4"):
+        said.append(f"nvfp4 is not native to {gpu.display_name}")
+    if d.scheme.name.startswith("fp8") and not _has(gpu.weight_formats, "fp8"):
+        said.append(f"fp8 weights are not native to {gpu.display_name}: memory is saved, not time")
+    total = d.total_bytes
+    if total is not None and b.needed_bytes > policy.max_kv_share * d.usable_bytes and b.fits:
+        share = b.needed_bytes / d.usable_bytes
+        said.append(
+            f"the KV cache takes {share:.0%} of the GPU, above the policy's {policy.max_kv_share:.0%}"
+        )
+    if not gpu.memory_is_certain and d.device_bytes is None:
+        said.append(f"the memory of {gpu.display_name} is not certain: {gpu.memory_basis}")
+    given = d.args.kv_cache_memory_bytes
+    if given is not None and total is not None and given > total:
+        said.append(f"--kv-cache-memory {format_gib(given)} is more than the GPU has")
+    if model.weights_unknown is not None:
+        said.append(f"the weights are not counted: {model.weights_unknown}")
+    return said
+
+
+def _has(formats: tuple[str, ...], prefix: str) -> bool:
+    return any(name.startswith(prefix) for name in formats)

@@ -1,0 +1,208 @@
+"""For each knob on its own: the largest, smallest or mildest value that still fits.
+
+Every limit is solved with the very function that judges a fit. Memory needed never falls as a
+batch, a length or an engine's limit grows, so the edge is found by halving, starting from the
+value that the budget at hand suggests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from kvplan.deployment import Deployment, valid_tps
+from kvplan.engines.base import Engine
+from kvplan.errors import KvplanError
+from kvplan.planning.budget import Budget, evaluate
+from kvplan.planning.report import LimitsReport
+from kvplan.precision.kv import KvFormat
+from kvplan.precision.scheme import WeightScheme, scheme_from
+from kvplan.precision.weights import WEIGHT_FORMATS, WeightFormat
+from kvplan.units import MAX_TOKENS
+
+NODE_GPUS = 8
+"""GPUs of the usual server, and the widest tensor parallelism suggested."""
+MOST_GPUS = 64
+MOST_SEQUENCES = 1 << 20
+
+
+class Question(NamedTuple):
+    """A deployment as asked, before the engine fills in defaults, and how to judge it."""
+
+    engine: Engine
+    asked: Deployment
+    min_headroom: float
+
+    def judge(self, asked: Deployment) -> Budget | None:
+        """The budget of a changed deployment; None when the change cannot be made."""
+        try:
+            return evaluate(self.engine, self.engine.resolve(asked), self.min_headroom)
+        except KvplanError:
+            return None
+
+    def fits(self, asked: Deployment) -> bool:
+        """Whether the changed deployment fits."""
+        budget = self.judge(asked)
+        return budget is not None and budget.fits
+
+
+def solve_limits(question: Question, budget: Budget) -> LimitsReport:
+    """All limits of a deployment whose budget is at hand."""
+    d = budget.deployment
+    args = d.args
+    weights_counted = d.model.weights_unknown is None and args.kv_cache_memory_bytes is None
+    kv = mildest_kv(question, d)
+    weights = mildest_weights(question) if weights_counted else None
+    has_engine_args = args.max_num_seqs is not None
+    return LimitsReport(
+        max_batch=max_batch(question, budget),
+        max_seq_len=max_seq_len(question, budget),
+        min_tp=min_tp(question),
+        min_gpus=min_gpus(question),
+        kv_cache_dtype=kv.name if kv else None,
+        weight_format=weights.name if weights else None,
+        max_num_seqs=_largest_arg(question, d, "max_num_seqs", d.replica_batch)
+        if has_engine_args
+        else None,
+        max_num_batched_tokens=_largest_arg(
+            question, d, "max_num_batched_tokens", args.max_num_seqs or 1
+        )
+        if has_engine_args
+        else None,
+        min_gpu_memory_utilization=_least_utilization(question, d) if has_engine_args else None,
+        fits_eager=question.fits(question.asked.with_args(enforce_eager=True))
+        if has_engine_args
+        else None,
+    )
+
+
+def max_batch(question: Question, budget: Budget) -> int:
+    """The most sequences of seq_len tokens that fit at once, over all replicas; 0 when none does."""
+    d = question.asked
+    room = budget.available_bytes - budget.needed_bytes
+    per_sequence = budget.reserved_bytes - (
+        budget.layout.shared_bytes(min(d.prefix_tokens, d.seq_len)) if d.prefix_tokens else 0
+    )
+    guess = d.replica_batch + room // per_sequence if per_sequence > 0 else MOST_SEQUENCES
+    # The engine's own limit on sequences is not what is asked here: it is raised with the batch.
+    free = d.with_args(max_num_seqs=None)
+    largest = _largest(
+        lambda batch: question.fits(replace(free, batch=batch * d.dp)), guess, MOST_SEQUENCES
+    )
+    return largest * d.dp
+
+
+def max_seq_len(question: Question, budget: Budget) -> int:
+    """The longest sequences of which the batch fits; 0 when no length does."""
+    d = question.asked
+    guess = budget.layout.longest(budget.available_bytes // max(1, d.replica_batch))
+    free = d.with_args(max_model_len=None)
+    return _largest(lambda tokens: question.fits(replace(free, seq_len=tokens)), guess, MAX_TOKENS)
+
+
+def min_tp(question: Question) -> int | None:
+    """The smallest tensor-parallel size that fits, with the asked pipeline and data parallelism."""
+    d = question.asked
+    for tp in valid_tps(d.model, NODE_GPUS):
+        if question.fits(replace(d, tp=tp)):
+            return tp
+    return None
+
+
+def min_gpus(question: Question) -> int | None:
+    """The fewest GPUs for one replica: tensor parallelism within a server, pipeline beyond it."""
+    asked = replace(question.asked, dp=1, ep=1)
+    tps = valid_tps(asked.model, NODE_GPUS)
+    shapes = sorted(
+        ((tp * pp, pp, tp) for tp in tps for pp in (1, 2, 4, 8) if pp == 1 or tp == tps[-1])
+    )
+    for gpus, pp, tp in shapes:
+        if gpus <= MOST_GPUS and question.fits(replace(asked, tp=tp, pp=pp)):
+            return gpus
+    return None
+
+
+def mildest_kv(question: Question, resolved: Deployment) -> KvFormat | None:
+    """The KV format of least measured quality cost that fits; of equals the one of fewer bits."""
+    for form in by_mildness(list(question.engine.kv_formats(resolved))):
+        if question.fits(replace(question.asked, kv=form, kv_is_stated=True)):
+            return form
+    return None
+
+
+def by_mildness(forms: list[KvFormat]) -> list[KvFormat]:
+    """Formats from mild to harsh: by measured cost, those never measured last and by bits."""
+    return sorted(
+        forms,
+        key=lambda form: (
+            form.quality_cost is None,
+            form.quality_cost if form.quality_cost is not None else -form.bits,
+        ),
+    )
+
+
+def mildest_weights(question: Question) -> WeightFormat | WeightScheme | None:
+    """The weight format of least measured quality cost that fits; the checkpoint's own first."""
+    d = question.asked
+    if question.fits(d):
+        return d.scheme
+    for form in weights_by_mildness(d):
+        if question.fits(replace(d, scheme=scheme_from(form), weights_are_stated=True)):
+            return form
+    return None
+
+
+def weights_by_mildness(d: Deployment) -> list[WeightFormat]:
+    """Weight formats narrower than the deployment's, from mild to harsh, that this GPU has kernels for."""
+    capability = d.gpu.compute_capability
+    usable = [
+        form
+        for form in WEIGHT_FORMATS.values()
+        if form.form.bits_per_element() < d.scheme.form.bits_per_element()
+        and form.min_capability is not None
+        and (capability is None or capability >= form.min_capability)
+    ]
+    return sorted(usable, key=lambda form: (form.quality_cost is None, form.quality_cost or 0.0))
+
+
+def _largest_arg(question: Question, resolved: Deployment, name: str, least: int) -> int | None:
+    current = getattr(resolved.args, name)
+    found = _largest(
+        lambda value: question.fits(resolved.with_args(**{name: value})), current, MOST_SEQUENCES
+    )
+    return found if found >= least else None
+
+
+def _least_utilization(question: Question, resolved: Deployment) -> float | None:
+    if resolved.args.kv_cache_memory_bytes is not None:
+        return None
+
+    def fits(hundredths: int) -> bool:
+        return question.fits(resolved.with_args(gpu_memory_utilization=hundredths / 100))
+
+    # Too high a share refuses to start, too low leaves no pool: look upwards for the first fit.
+    best = next((share for share in range(100, 0, -1) if fits(share)), None)
+    if best is None:
+        return None
+    low, high = 0, best
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high / 100
+
+
+def _largest(fits: Callable[[int], bool], guess: int, limit: int) -> int:
+    """The largest value up to ``limit`` that fits, found outwards from ``guess``; 0 when none does."""
+    guess = max(1, min(guess, limit))
+    if not fits(guess):
+        low, high = 0, guess
+    else:
+        low, step = guess, 1
+        while low + step <= limit and fits(low + step):
+            low, step = low + step, step * 2
+        high = min(low + step, limit + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

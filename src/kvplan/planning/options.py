@@ -1,0 +1,149 @@
+"""The single changes that would make a deployment fit, mildest first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from kvplan.deployment import Deployment, valid_tps
+from kvplan.planning.budget import Budget
+from kvplan.planning.limits import (
+    NODE_GPUS,
+    Question,
+    by_mildness,
+    max_batch,
+    weights_by_mildness,
+)
+from kvplan.planning.report import LimitsReport, OptionReport
+from kvplan.model.window import with_window
+from kvplan.policy import Policy
+from kvplan.precision.scheme import scheme_from
+from kvplan.units import format_tokens
+
+MOST_FORMATS = 3
+"""Formats of one kind to list: the mildest that fits and the next ones."""
+
+
+class Change(NamedTuple):
+    """A changed deployment, with what it costs in words."""
+
+    words: str
+    asked: Deployment
+    quality_note: str
+    source: str
+
+
+def options(
+    question: Question, budget: Budget, limits: LimitsReport, policy: Policy
+) -> list[OptionReport]:
+    """Changes that fit, in order: settings, GPUs, formats, less load, a window.
+
+    Settings and GPUs cost no quality; formats come by their measured cost; asking for less is
+    always possible but is not what was asked; a window changes what the model can see.
+    """
+    found: list[OptionReport] = []
+    for change in _settings(question, budget.deployment):
+        _add(found, question, change)
+    _add_first(found, question, _gpus(question), 1)
+    _add_first(found, question, _kv_formats(question, budget.deployment, policy), MOST_FORMATS)
+    _add_first(found, question, _weight_formats(question, budget.deployment), MOST_FORMATS)
+    for change in _less_load(question, limits):
+        _add(found, question, change)
+    if not found:
+        _add_first(found, question, _windows(question, policy), 1)
+    return found
+
+
+def _add(found: list[OptionReport], question: Question, change: Change) -> bool:
+    budget = question.judge(change.asked)
+    if budget is None or not budget.fits:
+        return False
+    asked = question._replace(asked=change.asked)
+    found.append(
+        OptionReport(
+            change=change.words,
+            kv_bytes=budget.needed_bytes,
+            max_batch=max_batch(asked, budget),
+            verdict=budget.verdict,
+            quality_note=change.quality_note,
+            source=change.source,
+            flags=question.engine.flags(budget.deployment),
+        )
+    )
+    return True
+
+
+def _add_first(
+    found: list[OptionReport], question: Question, changes: Iterator[Change], count: int
+) -> None:
+    for change in changes:
+        count -= _add(found, question, change)
+        if count == 0:
+            return
+
+
+def _settings(question: Question, resolved: Deployment) -> Iterator[Change]:
+    for words, changed in question.engine.changes(resolved):
+        yield Change(words, changed, "no loss of quality", "engine setting")
+
+
+def _gpus(question: Question) -> Iterator[Change]:
+    """More tensor parallelism within a server, then pipeline stages as well."""
+    d = question.asked
+    tps = valid_tps(d.model, NODE_GPUS)
+    for tp in tps:
+        if tp > d.tp:
+            yield Change(f"--tp {tp}", replace(d, tp=tp), "no loss of quality", "more GPUs")
+    for pp in (2, 4, 8):
+        if pp > d.pp and pp <= d.model.num_hidden_layers:
+            words = f"--tp {tps[-1]} --pp {pp}"
+            yield Change(words, replace(d, tp=tps[-1], pp=pp), "no loss of quality", "more GPUs")
+
+
+def _kv_formats(question: Question, resolved: Deployment, policy: Policy) -> Iterator[Change]:
+    """Narrower KV formats of 4 to 8 bits and their scales, the mildest first."""
+    d = question.asked
+    for form in by_mildness(list(question.engine.kv_formats(resolved))):
+        code_bits = min(form.k.bits, form.v.bits)
+        if form.bits < d.kv.bits and policy.min_kv_bits <= code_bits <= policy.max_kv_bits:
+            changed = replace(d, kv=form, kv_is_stated=True)
+            yield Change(f"--kv {form.name}", changed, form.quality_note, form.source)
+
+
+def _weight_formats(question: Question, resolved: Deployment) -> Iterator[Change]:
+    if resolved.args.kv_cache_memory_bytes is not None:
+        return
+    for form in weights_by_mildness(resolved):
+        changed = replace(question.asked, scheme=scheme_from(form), weights_are_stated=True)
+        yield Change(f"--weights {form.name}", changed, form.quality_note, form.source)
+
+
+def _less_load(question: Question, limits: LimitsReport) -> Iterator[Change]:
+    d = question.asked
+    source = "less load"
+    if 0 < limits.max_batch < d.batch:
+        changed = replace(d, batch=limits.max_batch)
+        yield Change(f"--batch {limits.max_batch}", changed, "fewer sequences at once", source)
+    if 0 < limits.max_seq_len < d.seq_len:
+        unit = 1024 if limits.max_seq_len >= 1024 else 1
+        tokens = limits.max_seq_len // unit * unit
+        free = d.with_args(max_model_len=None)
+        words = f"--seq {format_tokens(tokens).replace(',', '')}"
+        yield Change(words, replace(free, seq_len=tokens), "shorter sequences", source)
+
+
+def _windows(question: Question, policy: Policy) -> Iterator[Change]:
+    """Windows from wide to narrow, where they would drop more than half of the tokens."""
+    d = question.asked
+    window = policy.max_window
+    while window >= policy.min_window:
+        if window < d.seq_len * (1 - policy.min_share_outside_window):
+            yield Change(
+                f"--window {format_tokens(window)}",
+                replace(d, model=with_window(d.model, window)),
+                "the model was not trained with it: it cannot recall what lies outside",
+                "StreamingLLM, arXiv 2309.17453: a plain window loses the first tokens and collapses",
+            )
+        window //= 2
+

@@ -1,0 +1,278 @@
+"""The answer of `fit` as plain data: what ``--format json`` prints, key for key.
+
+Bytes are per GPU unless the key says total; a figure that is not known is null, never a guess.
+The docstring under each field is its description in the JSON Schema (``kvplan schema fit``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+SCHEMA = "kvplan.fit/1"
+
+_DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
+
+
+class Verdict(StrEnum):
+    """Whether it fits."""
+
+    FITS = "fits"
+    TIGHT = "tight"
+    OOM = "oom"
+
+
+@dataclass(frozen=True)
+class DeploymentReport:
+    """The question as understood, every default filled in."""
+
+    __pydantic_config__ = _DESCRIBED
+
+    model: str
+    model_source: str
+    """Where the model's facts were read."""
+    architecture: str
+    """The config's model_type."""
+    gpu: str
+    gpu_count: int
+    tp: int
+    pp: int
+    dp: int
+    ep: int
+    engine: str
+    engine_version: str | None
+    weight_format: str
+    kv_cache_dtype: str
+    seq_len: int
+    """Tokens kept per sequence."""
+    batch: int
+    """Sequences held at once, over all replicas."""
+    block_size: int | None
+    """Tokens per KV block; null for an engine without blocks."""
+    max_model_len: int | None
+    max_num_seqs: int | None
+    max_num_batched_tokens: int | None
+    gpu_memory_utilization: float | None
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """Layers that keep the same cache, as the mathematics needs it, on one GPU."""
+
+    __pydantic_config__ = _DESCRIBED
+
+    kind: str
+    layers: int
+    bytes_per_token: int
+    """What one more token adds while the cache grows."""
+    constant_bytes: int
+    """Kept whatever the length."""
+    window: int | None
+    """Tokens beyond which the cache stops growing; null when it never does."""
+
+
+@dataclass(frozen=True)
+class KvCacheReport:
+    """The KV cache of one GPU."""
+
+    __pydantic_config__ = _DESCRIBED
+
+    bytes_per_token: int
+    """Slope of the logical bytes at seq_len, before any block rounding."""
+    logical_bytes_per_sequence: int
+    """What the mathematics needs for one sequence of seq_len tokens."""
+    reserved_bytes_per_sequence: int
+    """What the engine sets aside for it after paging, grouping and padding."""
+    needed_bytes: int
+    """For the whole batch of one replica, a shared prefix counted once."""
+    blocks_per_sequence: int | None
+    """Blocks of one sequence of max_model_len tokens."""
+    page_bytes: int | None
+    """One block over all the layers that share it."""
+    pool_bytes: int | None
+    """Memory left for the KV cache; null when the weights are unknown."""
+    pool_blocks: int | None
+    pool_tokens: int | None
+    """Tokens of the pool as the engine prints them."""
+    max_concurrency: float | None
+    """Sequences of max_model_len tokens as the engine prints them."""
+    mean_concurrency: float | None
+    """Sequences of the mean length that the pool holds at once, over all replicas."""
+    page_waste_bytes: int
+    """Expected bytes of the batch's last blocks that hold no token."""
+    groups: list[GroupReport]
+
+
+@dataclass(frozen=True)
+class TermReport:
+    """One memory term of the engine with its range."""
+
+    __pydantic_config__ = _DESCRIBED
+
+    key: str
+    low_bytes: int
+    likely_bytes: int
+    high_bytes: int
+    source: str
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """The budget of the GPU that decides."""
+
+    __pydantic_config__ = _DESCRIBED
+
+    device_bytes: int | None
+    """Total as the framework sees it; null when it is not known."""
+    usable_bytes: int | None
+    """The total less what others hold."""
+    claim_bytes: int | None
+    """What the engine may use for everything; null when the pool was given."""
+    weight_bytes: int | None
+    activation_bytes: int
+    cuda_graph_bytes: int
+    runtime_bytes: int
+    kv_pool_bytes: int | None
+    kv_needed_bytes: int
+    headroom_bytes: int | None
+    """Usable part of the pool less what is needed; negative when it does not fit."""
+    kv_share: float | None
+    """KV needed over usable GPU memory."""
+    pool_use: float | None
+    """KV needed over the pool."""
+    terms: list[TermReport]
+
+
+@dataclass(frozen=True)
+class ModelReport:
+    """The model's size, whole."""
+
+    __pydantic_config__ = _DESCRIBED
+
+    parameters: int | None
+    """Trained parameters, tied ones once; null when the config lacks a width."""
+    active_parameters: int | None
+    checkpoint_bytes: int | None
+    """Published size of the checkpoint's tensors; null when not known."""
+    max_position_embeddings: int | None
+
+
+@dataclass(frozen=True)
+class SpeedReport:
+    """Expected speed; null until it is estimated."""
+
+    __pydantic_config__ = _DESCRIBED
+
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    tokens_per_s: float | None = None
+
+
+@dataclass(frozen=True)
+class LimitsReport:
+    """For each knob on its own, all else as asked: the largest or mildest value that fits."""
+
+    __pydantic_config__ = _DESCRIBED
+
+    max_batch: int
+    max_seq_len: int
+    """0 when no length fits."""
+    min_tp: int | None
+    """Smallest tensor-parallel size that fits, with this pp and dp; null when none does."""
+    min_gpus: int | None
+    """Fewest GPUs that fit, split by tp within a node and by pp beyond it."""
+    kv_cache_dtype: str | None
+    """Mildest KV format that fits."""
+    weight_format: str | None
+    """Mildest weight format that fits; null when the weights are not counted."""
+    max_num_seqs: int | None
+    """Largest that fits; null for an engine without it."""
+    max_num_batched_tokens: int | None
+    """Largest that fits; null for an engine without it."""
+    min_gpu_memory_utilization: float | None
+    """Smallest that fits, to a hundredth, rounded up."""
+    fits_eager: bool | None
+    """Whether it fits without CUDA graphs; null for an engine without them."""
+
+
+@dataclass(frozen=True)
+class RecommendedReport:
+    """What to run, each with the reason."""
+
+    __pydantic_config__ = _DESCRIBED
+
+    batch: int
+    batch_reason: str
+    window: int | None
+    window_reason: str
+    block_size: int | None
+    block_size_reason: str
+    kv_bits: float
+    kv_cache_dtype: str
+    kv_reason: str
+
+
+@dataclass(frozen=True)
+class OptionReport:
+    """One change that makes it fit."""
+
+    __pydantic_config__ = _DESCRIBED
+
+    change: str
+    kv_bytes: int
+    """KV bytes of the batch under it, per GPU."""
+    max_batch: int
+    verdict: Verdict
+    quality_note: str
+    source: str
+    flags: list[str]
+    """The command that realises it; empty for an engine without one."""
+
+
+@dataclass(frozen=True)
+class MatrixRow:
+    """The batch that fits at each context under one KV format."""
+
+    __pydantic_config__ = _DESCRIBED
+
+    kv_cache_dtype: str
+    kv_bits: float
+    max_batch: list[int]
+
+
+@dataclass(frozen=True)
+class MatrixReport:
+    """Contexts by KV format."""
+
+    __pydantic_config__ = _DESCRIBED
+
+    contexts: list[int]
+    rows: list[MatrixRow]
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """Everything kvplan says about one deployment."""
+
+    __pydantic_config__ = _DESCRIBED
+
+    schema: str
+    kvplan_version: str
+    deployment: DeploymentReport
+    verdict: Verdict
+    limiting_term: str
+    """The term that decides: kv_cache, weights, activation, headroom…"""
+    reason: str
+    """The verdict in one sentence with its figures."""
+    kv_cache: KvCacheReport
+    memory: MemoryReport
+    model: ModelReport
+    speed: SpeedReport
+    limits: LimitsReport
+    recommended: RecommendedReport
+    options: list[OptionReport]
+    matrix: MatrixReport
+    flags: list[str]
+    """The command that realises the plan; empty for an engine without one."""
+    warnings: list[str]
+    assumptions: list[str]

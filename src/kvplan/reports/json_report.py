@@ -1,0 +1,31 @@
+"""The report as JSON: the stable contract, key for key the fields of `FitReport`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvplan.deployment import Deployment
+    from kvplan.planning.report import FitReport
+
+
+def render(report: FitReport, explained: Deployment | None, to_file: bool) -> str:  # noqa: ARG001
+    """One document, indented, keys in the order of the contract."""
+    document = as_document(report)
+    if explained is not None:
+        from kvplan.reports.formulas import formulas
+
+        document["formulas"] = [line._asdict() for line in formulas(report, explained)]
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_document(node: Any) -> Any:
+    """Dataclasses as plain objects, all the way down."""
+    if hasattr(node, "__dataclass_fields__"):
+        return {name: as_document(getattr(node, name)) for name in node.__dataclass_fields__}
+    if isinstance(node, list):
+        return [as_document(item) for item in node]
+    if isinstance(node, str):
+        return str(node)
+    return node

@@ -1,0 +1,122 @@
+"""A Hugging Face ``config.json`` → `Model`. The bundled profiles go through the same reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kvplan.errors import InputError, SourceError, UnsupportedArchitecture
+from kvplan.model.model import Checkpoint, Layer, Model
+from kvplan.precision.format import BF16
+from kvplan.precision.scheme import plain_scheme
+from kvplan.sources.huggingface.architecture import Weights
+from kvplan.sources.huggingface.families import (
+    ALIASES,
+    FULL_ATTENTION,
+    Build,
+    family,
+    known_types,
+    load,
+)
+from kvplan.sources.huggingface.fields import Fields
+from kvplan.sources.huggingface.overrides import apply_overrides, latent_what_if
+from kvplan.sources.huggingface.quantization import checkpoint_scheme, stated_dtype
+
+TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
+"""Where multimodal configs keep the language model; its layers are never read elsewhere."""
+
+
+def read_config(
+    data: Mapping[str, Any],
+    *,
+    name: str,
+    source: str,
+    checkpoint: Checkpoint = Checkpoint(),
+    assume: str | None = None,
+    overrides: Mapping[str, str] | None = None,
+    hub_id: str | None = None,
+) -> Model:
+    """The model that a config describes; ``source`` names the file in errors."""
+    text, warnings = text_section(data, source)
+    model_type = text.get("model_type") or data.get("model_type")
+    if not isinstance(model_type, str):
+        raise UnsupportedArchitecture("model_type", model_type, where=source, known=known_types())
+    build, defaults = _reader(model_type, source, assume)
+    facts = dict(text)
+    for key in ("quantization_config", "torch_dtype", "dtype", "tie_word_embeddings"):
+        if facts.get(key) is None and data.get(key) is not None:
+            facts[key] = data[key]
+    assumptions = apply_overrides(facts, overrides or {}, defaults)
+    c = Fields(facts, source, defaults)
+    architecture = build(c)
+    caches = architecture.caches
+    what_if = latent_what_if(caches, overrides or {})
+    if what_if is not None:
+        caches, said = what_if
+        assumptions.append(said)
+    assumptions += architecture.assumptions
+
+    dtype = stated_dtype(c)
+    if dtype is None:
+        dtype = BF16
+        assumptions.append("the config states no dtype: 16-bit weights and KV cache are taken")
+    weights, scheme, unknown = Weights([()] * len(caches), ()), plain_scheme(dtype), None
+    try:
+        scheme = checkpoint_scheme(c, dtype)
+        weights = architecture.weights()
+    except SourceError as error:  # a width is missing or a scheme unknown: the KV cache stands
+        unknown = error.message.removeprefix(f"{source}: ")
+    return Model(
+        name=name,
+        source=source,
+        model_type=ALIASES.get(model_type, model_type),
+        layers=tuple(
+            Layer(kept, tensors) for kept, tensors in zip(caches, weights.layers, strict=True)
+        ),
+        outside=weights.outside,
+        num_attention_heads=c.heads(),
+        scheme=scheme,
+        dtype=dtype,
+        hidden_size=_lenient(c, "hidden_size", "n_embd", "d_model"),
+        vocab_size=_lenient(c, "vocab_size", "padded_vocab_size"),
+        max_position_embeddings=c.context(),
+        is_multimodal=text is not data,
+        hub_id=hub_id,
+        weights_unknown=unknown,
+        checkpoint=checkpoint,
+        assumptions=tuple(assumptions),
+        warnings=tuple(warnings),
+        facts=facts,
+    )
+
+
+def text_section(data: Mapping[str, Any], source: str) -> tuple[Mapping[str, Any], list[str]]:
+    """The language model's own facts, and what was left out around them."""
+    for key in TEXT_SECTIONS:
+        section = data.get(key)
+        if isinstance(section, dict):
+            others = [part for part in ("vision_config", "audio_config") if data.get(part)]
+            warnings = [
+                f"{part.removesuffix('_config')} tower left out of the weights" for part in others
+            ]
+            return section, warnings
+        if section is not None:
+            raise UnsupportedArchitecture(key, section, where=source)
+    return data, []
+
+
+def _reader(model_type: str, source: str, assume: str | None) -> tuple[Build, Mapping[str, Any]]:
+    if assume not in {None, "full-attention"}:
+        raise InputError(
+            f"--assume {assume!r} is not an assumption kvplan takes", hint="Use: --assume full-attention"
+        )
+    found = family(model_type)
+    if found is not None:
+        return found
+    if assume is None:
+        raise UnsupportedArchitecture("model_type", model_type, where=source, known=known_types())
+    return load(FULL_ATTENTION)
+
+
+def _lenient(c: Fields, *names: str) -> int | None:
+    return c.optional_integer(*names, maximum=10**8)
