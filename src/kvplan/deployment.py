@@ -128,7 +128,9 @@ def check_split(deployment: Deployment) -> None:
             hint=f"These work: {', '.join(str(n) for n in valid_tps(model, 64))}.",
         )
     if deployment.pp > model.num_hidden_layers:
-        raise InputError(f"--pp {deployment.pp}: {model.name} has only {model.num_hidden_layers} layers")
+        raise InputError(
+            f"--pp {deployment.pp}: {model.name} has only {model.num_hidden_layers} layers"
+        )
     if deployment.ep > 1 and (deployment.tp * deployment.dp) % deployment.ep:
         raise InputError(
             f"--ep {deployment.ep} does not divide the {deployment.tp * deployment.dp} GPUs of tp x dp"

@@ -73,7 +73,9 @@ class UnsupportedArchitecture(SourceError):
         )
         if nearest:
             hint = f"Nearest known: {', '.join(nearest)}. {hint}"
-        super().__init__(f"{where}: {key} = {value!r} is not an architecture kvplan knows", hint=hint)
+        super().__init__(
+            f"{where}: {key} = {value!r} is not an architecture kvplan knows", hint=hint
+        )
         self.key = key
         self.value = value
 

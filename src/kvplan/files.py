@@ -133,7 +133,9 @@ def _refuse_depth(document: dict[str, Any], path: str) -> None:
 
 def _json_name(value: object) -> str:
     names = {list: "a list", str: "a string", bool: "true or false", type(None): "nothing (null)"}
-    return names.get(type(value), "a number" if isinstance(value, (int, float)) else "something else")
+    return names.get(
+        type(value), "a number" if isinstance(value, (int, float)) else "something else"
+    )
 
 
 def write_whole(path: str, text: str) -> None:

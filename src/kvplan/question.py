@@ -182,7 +182,9 @@ def _overrides(settings: list[str] | tuple[()]) -> dict[str, str]:
     for setting in settings:
         field, equals, value = setting.partition("=")
         if not (field.strip() and equals and value.strip()):
-            raise InputError(f"--set {setting!r} is not FIELD=VALUE", hint="For example: --set num_kv_heads=8")
+            raise InputError(
+                f"--set {setting!r} is not FIELD=VALUE", hint="For example: --set num_kv_heads=8"
+            )
         overrides[field.strip()] = value.strip()
     return overrides
 
@@ -210,13 +212,17 @@ def _seq_len(model: Model, values: Mapping[str, Any], said: list[str]) -> int:
     if "seq" in values:
         seq: int = values["seq"]
         if parts and sum(parts) > seq:
-            raise InputError(f"--seq {seq:,} is less than the {sum(parts):,} tokens of input and output")
+            raise InputError(
+                f"--seq {seq:,} is less than the {sum(parts):,} tokens of input and output"
+            )
         return seq
     if parts:
         return sum(parts)
     native = model.max_position_embeddings
     if native is None:
-        raise InputError(f"{model.name} does not state its context", hint="Add --seq, such as --seq 8k.")
+        raise InputError(
+            f"{model.name} does not state its context", hint="Add --seq, such as --seq 8k."
+        )
     said.append(f"seq {native:,}: the model's native context")
     return native
 

@@ -90,7 +90,9 @@ def parse_size(text: str, name: str) -> int:
             hint=f"Write {match[1]}{letter}iB (powers of 1,024) or {match[1]}{letter}B (powers of 1,000).",
         )
     if unit not in _SIZE_UNITS:
-        raise InputError(f"{name} {text!r}: {match[2]!r} is not a unit; use B, KiB, MiB, GiB, KB, MB, GB")
+        raise InputError(
+            f"{name} {text!r}: {match[2]!r} is not a unit; use B, KiB, MiB, GiB, KB, MB, GB"
+        )
     value = _scaled(match[1], _SIZE_UNITS[unit], whole=False)
     if value is None or value < 0:
         raise InputError(f"{name} {text!r} must not be negative")

@@ -51,7 +51,9 @@ class Catalogue:
                 self._lines = file.read().split("\n")
             index = json.loads(self._lines[0])
         except (OSError, ValueError, IndexError) as error:
-            raise BundledDataError(f"the bundled catalogue of {kind} cannot be read: {error}") from error
+            raise BundledDataError(
+                f"the bundled catalogue of {kind} cannot be read: {error}"
+            ) from error
         self.names: list[str] = index["names"]
         self._keys: dict[str, int] = index["keys"]
         self._implied: dict[str, int] = index["implied"]

@@ -25,7 +25,9 @@ def fit(
     ] = False,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", metavar="FILE", help="Thresholds to judge by.", show_default=False),
+        typer.Option(
+            "--policy", metavar="FILE", help="Thresholds to judge by.", show_default=False
+        ),
     ] = None,
     **flags: Any,
 ) -> None:
@@ -41,7 +43,9 @@ def fit(
     check_format(format, FORMATS)
     deployment = build_deployment(model, **flags)
     report = judge(deployment, load_policy(policy))
-    emit(render(report, format, deployment if explain else None, to_file=output is not None), output)
+    emit(
+        render(report, format, deployment if explain else None, to_file=output is not None), output
+    )
     if report.verdict is Verdict.OOM and not exit_zero:
         raise typer.Exit(EXIT_DOES_NOT_FIT)
 

@@ -30,5 +30,7 @@ def check_format(name: str, known: tuple[str, ...]) -> str:
     """The output format of that name."""
     if name not in known:
         near = nearest_names(name, known) or known
-        raise InputError(f"--format {name!r} is not one of {', '.join(known)}", hint=f"Try: --format {near[0]}")
+        raise InputError(
+            f"--format {name!r} is not one of {', '.join(known)}", hint=f"Try: --format {near[0]}"
+        )
     return name

@@ -86,7 +86,9 @@ class KvLayout(NamedTuple):
         """
         unit = self.block_size or 1
         whole = prefix_tokens // unit * unit
-        growing = tuple(row._replace(constant_bytes=0) for row in self.rows if row.cap_tokens is None)
+        growing = tuple(
+            row._replace(constant_bytes=0) for row in self.rows if row.cap_tokens is None
+        )
         return sequence_bytes(growing, whole) if whole and growing else 0
 
     def longest(self, budget_bytes: int) -> int:
@@ -118,7 +120,9 @@ class Engine(Protocol):
     def kv_layout(self, deployment: Deployment, stage: int) -> KvLayout:
         """How it stores the KV cache on one rank of a pipeline stage."""
 
-    def pool_figures(self, deployment: Deployment, layout: KvLayout, pool_bytes: int) -> PoolFigures:
+    def pool_figures(
+        self, deployment: Deployment, layout: KvLayout, pool_bytes: int
+    ) -> PoolFigures:
         """Tokens and concurrency of a pool as the engine prints them."""
 
     def kv_formats(self, deployment: Deployment) -> Sequence[KvFormat]:

@@ -40,7 +40,9 @@ class NoEngine:
         """The logical rows as they are."""
         return KvLayout(deployment.model.logical_rows(deployment.kv, deployment.split, stage))
 
-    def pool_figures(self, deployment: Deployment, layout: KvLayout, pool_bytes: int) -> PoolFigures:  # noqa: ARG002
+    def pool_figures(
+        self, deployment: Deployment, layout: KvLayout, pool_bytes: int
+    ) -> PoolFigures:
         """Nothing is printed by no engine."""
         return PoolFigures()
 

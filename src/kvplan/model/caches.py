@@ -142,8 +142,10 @@ class Recurrent(NamedTuple):
 
     flavour: str
     """The rule it follows, such as ``mamba2`` or ``gated_delta_net``."""
-    conv_elements: int
-    """Elements of the convolution state: channels x (width - 1)."""
+    conv_channels: int
+    """Channels of the convolution."""
+    conv_kernel: int
+    """Its width: the state holds the last ``conv_kernel - 1`` inputs of each channel."""
     state_elements: int
     """Elements of the recurrent state."""
     heads: int
@@ -158,10 +160,13 @@ class Recurrent(NamedTuple):
     def state_bytes(self, kv: KvFormat, tp: int = 1) -> int:  # noqa: ARG002
         """Bytes of one sequence's state on one rank; the KV format does not touch it.
 
+        ``channels * (kernel - 1)`` elements of the convolution and ``state_elements`` of the
+        recurrence, each in its own dtype, in ``ceil(heads / tp)`` of ``heads`` shares.
         Source: Mamba, arXiv 2312.00752, section 3; vLLM ``mamba_utils.py``.
         """
         share = cdiv(self.heads, tp)
-        total = self.conv_elements * self.conv_bytes + self.state_elements * self.element_bytes
+        conv = self.conv_channels * (self.conv_kernel - 1) * self.conv_bytes
+        total = conv + self.state_elements * self.element_bytes
         return cdiv(total * share, self.heads)
 
     def row(self, kv: KvFormat, tp: int = 1, layers: int = 1) -> Row:

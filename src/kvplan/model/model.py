@@ -129,7 +129,9 @@ class Model:
         if self.weights_unknown is not None:
             return None
         return sum(
-            tensor.parameters if tensor.active is None else tensor.rows * tensor.columns * tensor.active
+            tensor.parameters
+            if tensor.active is None
+            else tensor.rows * tensor.columns * tensor.active
             for tensor in self.all_tensors()
             if tensor.trained
         )
@@ -148,7 +150,7 @@ class Model:
     def experts_per_token(self) -> int:
         """Experts that a token is sent to; 0 without experts."""
         active = [
-            tensor.count if tensor.active is None else tensor.active
+            tensor.copies if tensor.active is None else tensor.active
             for layer in set(self.layers)
             for tensor in layer.tensors
             if tensor.part == EXPERTS
@@ -194,7 +196,13 @@ class Model:
         for tensor in self.outside:
             is_embedding = tensor.part == EMBEDDING
             held = first if is_embedding else last
-            if is_embedding and last and not first and self.is_tied and tensor.rows == self.vocab_size:
+            if (
+                is_embedding
+                and last
+                and not first
+                and self.is_tied
+                and tensor.rows == self.vocab_size
+            ):
                 held = True
             if held:
                 total += tensor.rank_bytes(scheme.format_for(tensor, "", self.dtype), split.tp)

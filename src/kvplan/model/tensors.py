@@ -23,27 +23,27 @@ Source: vLLM ``vocab_parallel_embedding.py``, ``DEFAULT_VOCAB_PADDING_SIZE``."""
 
 
 class Tensor(NamedTuple):
-    """``count`` weights of one shape ``[rows, columns]``; a vector has one column."""
+    """``copies`` weights of one shape ``[rows, columns]``; a vector has one column."""
 
     part: str
     name: str
     rows: int
     columns: int = 1
-    count: int = 1
+    copies: int = 1
     """How many of them, such as one an expert."""
     units: int = 1
     """Pieces that tensor parallelism can split it into (heads, or rows); 1 means replicated."""
     by_column: bool = False
     """Split along the columns (the second matrix of a pair) instead of the rows."""
     active: int | None = None
-    """How many of ``count`` one token uses; None for all."""
+    """How many of ``copies`` one token uses; None for all."""
     trained: bool = True
     """False for a buffer that a checkpoint stores but nobody counts as a parameter."""
 
     @property
     def parameters(self) -> int:
         """Elements of all of them together."""
-        return self.rows * self.columns * self.count
+        return self.rows * self.columns * self.copies
 
     @property
     def is_matrix(self) -> bool:
@@ -59,9 +59,9 @@ class Tensor(NamedTuple):
         With ``expert_ranks`` the experts are dealt out whole over that many ranks instead.
         Source: vLLM ``layers/linear.py`` ``QKVParallelLinear``, ``RowParallelLinear``.
         """
-        rows, columns, count = self.rows, self.columns, self.count
+        rows, columns, copies = self.rows, self.columns, self.copies
         if self.part == EXPERTS and expert_ranks > 1:
-            count = cdiv(count, expert_ranks)
+            copies = cdiv(copies, expert_ranks)
         elif self.units > 1 and tp > 1:
             units = self.units
             if self.part in {EMBEDDING, HEAD} and not self.by_column and self.rows == self.units:
@@ -71,7 +71,7 @@ class Tensor(NamedTuple):
                 columns = cdiv(columns * share, units)
             else:
                 rows = cdiv(rows * share, units)
-        return form.matrix_bytes(rows, columns) * count
+        return form.matrix_bytes(rows, columns) * copies
 
 
 def attention(
@@ -149,7 +149,12 @@ def latent_attention(
             units=heads,
         ),
         Tensor(
-            ATTENTION, "self_attn.o_proj", hidden_size, heads * v_head_dim, units=heads, by_column=True
+            ATTENTION,
+            "self_attn.o_proj",
+            hidden_size,
+            heads * v_head_dim,
+            units=heads,
+            by_column=True,
         ),
     ]
     if q_lora_rank is None:
@@ -176,22 +181,24 @@ def gated_mlp(
     *,
     part: str = MLP,
     prefix: str = "mlp",
-    count: int = 1,
+    copies: int = 1,
     active: int | None = None,
     bias: bool = False,
 ) -> list[Tensor]:
-    """Gate, up and down projections (SwiGLU, GeGLU), or ``count`` experts of them."""
+    """Gate, up and down projections (SwiGLU, GeGLU), or ``copies`` experts of them."""
     inner = intermediate_size
     tensors = [
-        Tensor(part, f"{prefix}.gate_proj", inner, hidden_size, count, inner, active=active),
-        Tensor(part, f"{prefix}.up_proj", inner, hidden_size, count, inner, active=active),
-        Tensor(part, f"{prefix}.down_proj", hidden_size, inner, count, inner, True, active),
+        Tensor(part, f"{prefix}.gate_proj", inner, hidden_size, copies, inner, active=active),
+        Tensor(part, f"{prefix}.up_proj", inner, hidden_size, copies, inner, active=active),
+        Tensor(part, f"{prefix}.down_proj", hidden_size, inner, copies, inner, True, active),
     ]
     if bias:
         tensors += [
-            Tensor(part, f"{prefix}.gate_proj.bias", inner, count=count, units=inner, active=active),
-            Tensor(part, f"{prefix}.up_proj.bias", inner, count=count, units=inner, active=active),
-            Tensor(part, f"{prefix}.down_proj.bias", hidden_size, count=count, active=active),
+            Tensor(
+                part, f"{prefix}.gate_proj.bias", inner, copies=copies, units=inner, active=active
+            ),
+            Tensor(part, f"{prefix}.up_proj.bias", inner, copies=copies, units=inner, active=active),
+            Tensor(part, f"{prefix}.down_proj.bias", hidden_size, copies=copies, active=active),
         ]
     return tensors
 
@@ -212,11 +219,16 @@ def plain_mlp(
         Tensor(MLP, down, hidden_size, inner, units=inner, by_column=True),
     ]
     if bias:
-        tensors += [Tensor(MLP, f"{up}.bias", inner, units=inner), Tensor(MLP, f"{down}.bias", hidden_size)]
+        tensors += [
+            Tensor(MLP, f"{up}.bias", inner, units=inner),
+            Tensor(MLP, f"{down}.bias", hidden_size),
+        ]
     return tensors
 
 
-def router(hidden_size: int, experts: int, *, bias: bool = False, prefix: str = "mlp.gate") -> list[Tensor]:
+def router(
+    hidden_size: int, experts: int, *, bias: bool = False, prefix: str = "mlp.gate"
+) -> list[Tensor]:
     """The gate that chooses experts: one row an expert, whole on every rank."""
     tensors = [Tensor(ROUTER, prefix, experts, hidden_size)]
     if bias:

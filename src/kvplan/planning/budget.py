@@ -9,7 +9,6 @@ call it with changed deployments, so they can never disagree with `fit`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from kvplan.deployment import Deployment
@@ -148,5 +147,3 @@ def _shortfall(b: Budget, pool_bytes: int) -> str | None:
     if max_model_len is not None and b.layout.reserved_bytes(max_model_len) > available:
         return "kv_cache" if max_model_len == b.deployment.seq_len else "max_model_len"
     return "kv_cache" if b.needed_bytes > available else None
-
-

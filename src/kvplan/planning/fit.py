@@ -205,7 +205,9 @@ def _warnings(b: Budget, policy: Policy) -> list[str]:
             f"{policy.min_tp_link_gb_per_s:,.0f} GB/s"
         )
     if d.kv.k.bits == 8 and d.kv.name.startswith("fp8") and not _has(gpu.kv_formats, "fp8"):
-        said.append(f"fp8 is not native to {gpu.display_name}: the cache is stored in it, not computed")
+        said.append(
+            f"fp8 is not native to {gpu.display_name}: the cache is stored in it, not computed"
+        )
     if d.kv.name.startswith("nvfp4") and not _has(gpu.kv_formats, "nvfp4"):
         said.append(f"nvfp4 is not native to {gpu.display_name}")
     if d.scheme.name.startswith("fp8") and not _has(gpu.weight_formats, "fp8"):

@@ -115,7 +115,7 @@ def min_gpus(question: Question) -> int | None:
     asked = replace(question.asked, dp=1, ep=1)
     tps = valid_tps(asked.model, NODE_GPUS)
     shapes = sorted(
-        ((tp * pp, pp, tp) for tp in tps for pp in (1, 2, 4, 8) if pp == 1 or tp == tps[-1])
+        (tp * pp, pp, tp) for tp in tps for pp in (1, 2, 4, 8) if pp == 1 or tp == tps[-1]
     )
     for gpus, pp, tp in shapes:
         if gpus <= MOST_GPUS and question.fits(replace(asked, tp=tp, pp=pp)):

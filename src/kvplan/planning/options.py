@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kvplan.deployment import Deployment, valid_tps
+from kvplan.model.window import with_window
 from kvplan.planning.budget import Budget
 from kvplan.planning.limits import (
     NODE_GPUS,
@@ -16,7 +17,6 @@ from kvplan.planning.limits import (
     weights_by_mildness,
 )
 from kvplan.planning.report import LimitsReport, OptionReport
-from kvplan.model.window import with_window
 from kvplan.policy import Policy
 from kvplan.precision.scheme import scheme_from
 from kvplan.units import format_tokens
@@ -146,4 +146,3 @@ def _windows(question: Question, policy: Policy) -> Iterator[Change]:
                 "StreamingLLM, arXiv 2309.17453: a plain window loses the first tokens and collapses",
             )
         window //= 2
-

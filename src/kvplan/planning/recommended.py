@@ -57,14 +57,19 @@ def _batch(d: Deployment, budget: Budget, limits: LimitsReport) -> tuple[int, st
     if limits.max_batch == 0:
         return 0, "not even one sequence fits"
     sequences = d.args.max_num_seqs
-    if sequences is not None and limits.max_batch > sequences * d.dp and sequences > d.replica_batch:
-        return sequences * d.dp, f"the engine's max_num_seqs; memory would hold {limits.max_batch:,}"
+    if (
+        sequences is not None
+        and limits.max_batch > sequences * d.dp
+        and sequences > d.replica_batch
+    ):
+        return (
+            sequences * d.dp,
+            f"the engine's max_num_seqs; memory would hold {limits.max_batch:,}",
+        )
     return limits.max_batch, f"as many sequences of {d.seq_len:,} tokens as the pool holds"
 
 
-def _window(
-    d: Deployment, budget: Budget, options: list[OptionReport]
-) -> tuple[int | None, str]:
+def _window(d: Deployment, budget: Budget, options: list[OptionReport]) -> tuple[int | None, str]:
     native = sorted(
         {g.cache.sliding_window for g in d.model.groups if isinstance(g.cache, SlidingWindow)}
     )

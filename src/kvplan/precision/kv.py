@@ -226,7 +226,9 @@ def kv_format(text: str) -> KvFormat:
         k.k,
         v.v,
         tuple(engine for engine in k.engines if engine in v.engines),
-        None if k.quality_cost is None or v.quality_cost is None else k.quality_cost + v.quality_cost,
+        None
+        if k.quality_cost is None or v.quality_cost is None
+        else k.quality_cost + v.quality_cost,
         f"keys: {k.quality_note}; values: {v.quality_note}",
         k.source if k.source == v.source else f"{k.source}; {v.source}",
         max(k.residual_tokens, v.residual_tokens),
@@ -239,7 +241,9 @@ def _named(text: str) -> KvFormat:
     if form is None:
         names = [*KV_FORMATS, *_ALIASES]
         near = nearest_names(name, names) or sorted(KV_FORMATS)
-        raise InputError(f"--kv {text!r} is not a KV cache format kvplan knows", hint=f"Try: {', '.join(near)}")
+        raise InputError(
+            f"--kv {text!r} is not a KV cache format kvplan knows", hint=f"Try: {', '.join(near)}"
+        )
     return form
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kvplan.errors import InputError, nearest_names
-from kvplan.precision.format import BF16, FP8, FP16, FP32, GGML, WHOLE_ROW, Format
+from kvplan.precision.format import BF16, FP16, FP32, GGML, WHOLE_ROW, Format
 
 ATTENTION, MLP, EXPERTS, SHARED = "attention", "mlp", "experts", "shared_experts"
 LINEAR_PARTS = frozenset({ATTENTION, MLP, EXPERTS, SHARED, "mixer"})
@@ -101,5 +101,8 @@ def weight_format(text: str) -> WeightFormat:
     form = WEIGHT_FORMATS.get(_ALIASES.get(name, name))
     if form is None:
         near = nearest_names(name, [*WEIGHT_FORMATS, *_ALIASES]) or sorted(WEIGHT_FORMATS)
-        raise InputError(f"--weights {text!r} is not a weight format kvplan knows", hint=f"Try: {', '.join(near)}")
+        raise InputError(
+            f"--weights {text!r} is not a weight format kvplan knows",
+            hint=f"Try: {', '.join(near)}",
+        )
     return form

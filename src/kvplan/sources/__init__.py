@@ -34,7 +34,9 @@ def load_model(
     models = catalogue("models")
     match = models.find(ref)
     if match is not None:
-        return model_from_profile(match.profile, f"bundled: {match.profile['name']}", assume, overrides)
+        return model_from_profile(
+            match.profile, f"bundled: {match.profile['name']}", assume, overrides
+        )
     if os.path.exists(ref):
         return _from_path(ref, assume, overrides)
     raise _not_found(ref, models)
@@ -52,7 +54,9 @@ def model_from_profile(
         profile["config"],
         name=profile["name"],
         source=source,
-        checkpoint=Checkpoint(facts.get("parameters"), facts.get("size_bytes"), facts.get("source")),
+        checkpoint=Checkpoint(
+            facts.get("parameters"), facts.get("size_bytes"), facts.get("source")
+        ),
         assume=assume,
         overrides=overrides,
         hub_id=profile.get("hub_id"),
@@ -77,7 +81,8 @@ def _from_path(path: str, assume: str | None, overrides: Mapping[str, str] | Non
     config = os.path.join(path, "config.json") if os.path.isdir(path) else path
     if not os.path.exists(config):
         raise ModelNotFound(
-            f"{path}: the folder has no config.json", hint="Give a folder as downloaded from the hub."
+            f"{path}: the folder has no config.json",
+            hint="Give a folder as downloaded from the hub.",
         )
     stem = os.path.splitext(os.path.basename(config))[0]
     name = os.path.basename(os.path.abspath(folder)) if stem == "config" else stem
@@ -97,7 +102,9 @@ def _not_found(ref: str, models: Catalogue) -> ModelNotFound:
         return ModelNotFound(
             f"{ref!r} names several models: {', '.join(candidates)}", hint="Name one of them."
         )
-    near = list(dict.fromkeys(map(models.canonical, nearest_names(ref, models.spellings(), 10))))[:5]
+    near = list(dict.fromkeys(map(models.canonical, nearest_names(ref, models.spellings(), 10))))[
+        :5
+    ]
     hint = f"Nearest: {', '.join(near)}. {_LIST}" if near else _LIST
     if "/" in ref:
         hint += " For a model from the hub, download its config.json and give the path."

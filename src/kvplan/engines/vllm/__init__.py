@@ -146,7 +146,9 @@ class Vllm:
             hybrid=not args.disable_hybrid_kv_cache_manager,
         )
 
-    def pool_figures(self, deployment: Deployment, layout: KvLayout, pool_bytes: int) -> PoolFigures:
+    def pool_figures(
+        self, deployment: Deployment, layout: KvLayout, pool_bytes: int
+    ) -> PoolFigures:
         """The start-up line "GPU KV cache size: … tokens, Maximum concurrency …".
 
         ``concurrency = blocks / blocks of one request at max_model_len`` and ``tokens =
@@ -186,7 +188,9 @@ class Vllm:
                 (f"--max-num-batched-tokens {smaller}", d.with_args(max_num_batched_tokens=smaller))
             )
         if args.gpu_memory_utilization is not None and args.gpu_memory_utilization < 0.95:
-            found.append(("--gpu-memory-utilization 0.95", d.with_args(gpu_memory_utilization=0.95)))
+            found.append(
+                ("--gpu-memory-utilization 0.95", d.with_args(gpu_memory_utilization=0.95))
+            )
         if not args.enforce_eager:
             found.append(("--enforce-eager", d.with_args(enforce_eager=True)))
         if fewer < sequences and not args.enforce_eager:
@@ -204,7 +208,9 @@ def _version(text: str | None) -> tuple[int, int]:
         return NEWEST
     parts = text.lstrip("v").split(".")
     if not (len(parts) in {2, 3} and all(part.isdigit() and len(part) < 4 for part in parts)):
-        raise InputError(f"--engine vllm@{text}: not a version such as vllm@{NEWEST[0]}.{NEWEST[1]}")
+        raise InputError(
+            f"--engine vllm@{text}: not a version such as vllm@{NEWEST[0]}.{NEWEST[1]}"
+        )
     version = (int(parts[0]), int(parts[1]))
     if not OLDEST <= version <= NEWEST:
         raise UnsupportedCombination(

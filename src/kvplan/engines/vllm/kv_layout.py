@@ -132,7 +132,8 @@ def without_windows(specs: Sequence[tuple[int, Spec]]) -> list[tuple[int, Spec]]
     if all(spec.cap_tokens is not None for _, spec in specs):
         return list(specs)
     return [
-        (layer, spec._replace(kind="full", cap_tokens=None, extra_blocks=0)) for layer, spec in specs
+        (layer, spec._replace(kind="full", cap_tokens=None, extra_blocks=0))
+        for layer, spec in specs
     ]
 
 
@@ -148,9 +149,7 @@ def group_layers(specs: Sequence[tuple[int, Spec]]) -> list[LayerGroup]:
     types = {(spec.kind, spec.block_tokens, spec.cap_tokens) for _, spec in specs}
     if len(types) == 1:
         spec = specs[0][1]
-        return [
-            LayerGroup(spec, tuple(n for n, _ in specs), tuple(s.page_bytes for _, s in specs))
-        ]
+        return [LayerGroup(spec, tuple(n for n, _ in specs), tuple(s.page_bytes for _, s in specs))]
     buckets: dict[Spec, list[int]] = {}
     for layer, spec in unify_pages(specs):
         buckets.setdefault(spec, []).append(layer)

@@ -79,7 +79,10 @@ def window(c: Fields) -> int | None:
     A window as long as the context (Phi-3.5: 262,144 for 131,072 tokens) never drops a token, but
     engines still lay such layers out as windows, so it is kept.
     """
-    return c.optional_integer("sliding_window", "sliding_window_size", minimum=0, maximum=2**40) or None
+    return (
+        c.optional_integer("sliding_window", "sliding_window_size", minimum=0, maximum=2**40)
+        or None
+    )
 
 
 def vocabulary(c: Fields, *, tied_by_default: bool = False) -> list[Tensor]:

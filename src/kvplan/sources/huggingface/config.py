@@ -108,7 +108,8 @@ def text_section(data: Mapping[str, Any], source: str) -> tuple[Mapping[str, Any
 def _reader(model_type: str, source: str, assume: str | None) -> tuple[Build, Mapping[str, Any]]:
     if assume not in {None, "full-attention"}:
         raise InputError(
-            f"--assume {assume!r} is not an assumption kvplan takes", hint="Use: --assume full-attention"
+            f"--assume {assume!r} is not an assumption kvplan takes",
+            hint="Use: --assume full-attention",
         )
     found = family(model_type)
     if found is not None:

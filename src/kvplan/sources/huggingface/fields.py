@@ -77,7 +77,9 @@ class Fields:
                 raise MissingField(self.where, names[0])
             return default
         if not isinstance(value, bool):
-            raise MalformedFile(self.where, f"{self._stated(names)} must be true or false, not {_show(value)}")
+            raise MalformedFile(
+                self.where, f"{self._stated(names)} must be true or false, not {_show(value)}"
+            )
         return value
 
     def text(self, *names: str) -> str | None:
@@ -86,7 +88,9 @@ class Fields:
         if value is None:
             return None
         if not isinstance(value, str):
-            raise MalformedFile(self.where, f"{self._stated(names)} must be text, not {_show(value)}")
+            raise MalformedFile(
+                self.where, f"{self._stated(names)} must be text, not {_show(value)}"
+            )
         return value
 
     def sequence(self, *names: str, length: int | None = None) -> list[Any] | None:
@@ -149,7 +153,9 @@ class Fields:
         A stated value wins and often differs (Qwen3, Gemma, gpt-oss, Mistral-Nemo): dividing
         instead is a classic error of calculators.
         """
-        stated = self.optional_integer("head_dim", "attention_head_dim", "kv_channels", maximum=65_536)
+        stated = self.optional_integer(
+            "head_dim", "attention_head_dim", "kv_channels", maximum=65_536
+        )
         if stated is not None:
             return stated
         hidden, heads = self.hidden(), self.heads()
@@ -167,7 +173,9 @@ class Fields:
         if isinstance(value, bool) or not isinstance(value, int):
             raise MalformedFile(self.where, f"{key} must be a whole number, not {_show(value)}")
         if value < minimum:
-            raise MalformedFile(self.where, f"{key} is {_show(value)}; it must be {minimum} or more")
+            raise MalformedFile(
+                self.where, f"{key} is {_show(value)}; it must be {minimum} or more"
+            )
         if value > maximum:
             raise MalformedFile(
                 self.where, f"{key} is {_show(value)}; more than {maximum:,} cannot be meant"

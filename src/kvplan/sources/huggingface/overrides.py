@@ -15,7 +15,12 @@ _SPELLINGS = {
     "num_attention_heads": ("num_attention_heads", "n_head", "n_heads"),
     "hidden_size": ("hidden_size", "n_embd", "d_model"),
     "head_size": ("head_dim", "attention_head_dim", "kv_channels"),
-    "max_position_embeddings": ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"),
+    "max_position_embeddings": (
+        "max_position_embeddings",
+        "n_positions",
+        "max_seq_len",
+        "seq_length",
+    ),
     "intermediate_size": ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner"),
 }
 """kvplan's word → the spellings of published configs, the commonest first."""
@@ -40,7 +45,8 @@ def apply_overrides(
             if field not in known:
                 near = nearest_names(field, known) or sorted(_SPELLINGS)
                 raise InputError(
-                    f"--set {field}={text}: this config has no such field", hint=f"Nearest: {', '.join(near)}"
+                    f"--set {field}={text}: this config has no such field",
+                    hint=f"Nearest: {', '.join(near)}",
                 )
             key = names[0]
         said.append(f"what if: {key} = {value} instead of {facts.get(key, 'unset')}")
@@ -66,7 +72,9 @@ def latent_what_if(
             raise InputError(f"--set {field}={value}: not a number of elements")
     latent = Latent(rank, rope)
     replaced = [
-        tuple(latent if isinstance(cache, (FullAttention, SlidingWindow)) else cache for cache in kept)
+        tuple(
+            latent if isinstance(cache, (FullAttention, SlidingWindow)) else cache for cache in kept
+        )
         for kept in caches
     ]
     return replaced, (

@@ -23,7 +23,9 @@ def checkpoint_scheme(c: Fields, dtype: Format) -> WeightScheme:
     if q is None:
         return plain_scheme(dtype)
     method = q.text("quant_method")
-    excluded = exclusions(q.raw("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules"))
+    excluded = exclusions(
+        q.raw("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules")
+    )
     if method == "fp8":
         return WeightScheme("fp8", _fp8(q), LINEAR_PARTS, excluded)
     if method in {"awq", "gptq"}:
@@ -60,7 +62,9 @@ def _grouped_int(q: Fields, method: str) -> Format:
     bits = q.integer("bits", maximum=16)
     group = q.checked(q.raw("group_size"), "group_size", minimum=-1)
     column_bits = 32 if method == "gptq" else 0
-    return Format(method, bits, WHOLE_ROW if group == -1 else group, 16 + bits, column_bits=column_bits)
+    return Format(
+        method, bits, WHOLE_ROW if group == -1 else group, 16 + bits, column_bits=column_bits
+    )
 
 
 def _bitsandbytes(q: Fields, excluded: tuple[Exclusion, ...]) -> WeightScheme:

@@ -96,7 +96,5 @@ def mixture_layer(c: Fields, hidden: int, experts: int, correction_bias: bool) -
             hidden, inner * shared, part=SHARED_EXPERTS, prefix="mlp.shared_experts"
         )
     if correction_bias:
-        tensors.append(
-            Tensor(ROUTER, "mlp.gate.e_score_correction_bias", experts, trained=False)
-        )
+        tensors.append(Tensor(ROUTER, "mlp.gate.e_score_correction_bias", experts, trained=False))
     return tensors

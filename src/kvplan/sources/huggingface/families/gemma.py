@@ -75,7 +75,5 @@ def gemma3(c: Fields) -> Architecture:
     bias = c.boolean("attention_bias", default=False)
     return Architecture(
         typed_caches(c, cache, kinds, window(c)),
-        dense_weights(
-            c, qkv_bias=bias, o_bias=bias, head_norms=True, tied=True, norms=_FOUR_NORMS
-        ),
+        dense_weights(c, qkv_bias=bias, o_bias=bias, head_norms=True, tied=True, norms=_FOUR_NORMS),
     )

@@ -6,7 +6,17 @@ Source: transformers ``modeling_gpt2.py``, ``modeling_gpt_bigcode.py``, ``modeli
 from __future__ import annotations
 
 from kvplan.model.caches import FullAttention
-from kvplan.model.tensors import EMBEDDING, HEAD, MLP, Tensor, attention, embedding, head, norm, plain_mlp
+from kvplan.model.tensors import (
+    EMBEDDING,
+    HEAD,
+    MLP,
+    Tensor,
+    attention,
+    embedding,
+    head,
+    norm,
+    plain_mlp,
+)
 from kvplan.sources.huggingface.architecture import Architecture, Weights, alike
 from kvplan.sources.huggingface.fields import Fields
 
@@ -36,7 +46,10 @@ def _gpt(c: Fields, kept: int) -> Architecture:
         layer = [
             *attention(hidden, heads, kept, size, qkv_bias=True, o_bias=True, prefix="attn"),
             *plain_mlp(
-                hidden, c.optional_integer("n_inner") or 4 * hidden, bias=True, names=("c_fc", "c_proj")
+                hidden,
+                c.optional_integer("n_inner") or 4 * hidden,
+                bias=True,
+                names=("c_fc", "c_proj"),
             ),
             *norm("ln_1", hidden, bias=True),
             *norm("ln_2", hidden, bias=True),

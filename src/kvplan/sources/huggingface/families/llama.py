@@ -26,11 +26,13 @@ from kvplan.sources.huggingface.architecture import (
 )
 from kvplan.sources.huggingface.fields import Fields
 
+
 def llama(c: Fields) -> Architecture:
     """Llama 1 to 3.3, Yi and others: plain attention in every layer."""
     bias = c.boolean("attention_bias", default=False)
     return Architecture(
-        full_caches(c), dense_weights(c, qkv_bias=bias, o_bias=bias, mlp_bias=c.boolean("mlp_bias", default=False))
+        full_caches(c),
+        dense_weights(c, qkv_bias=bias, o_bias=bias, mlp_bias=c.boolean("mlp_bias", default=False)),
     )
 
 

@@ -31,7 +31,9 @@ def mixtral(c: Fields) -> Architecture:
         experts = c.integer("num_local_experts")
         layer = [
             *attention(hidden, heads, kv_heads(c, heads), c.head_size()),
-            *experts_of(c, hidden, experts, c.integer("intermediate_size"), "block_sparse_moe.experts.*"),
+            *experts_of(
+                c, hidden, experts, c.integer("intermediate_size"), "block_sparse_moe.experts.*"
+            ),
             *router(hidden, experts, prefix="block_sparse_moe.gate"),
             *norm("input_layernorm", hidden),
             *norm("post_attention_layernorm", hidden),
@@ -94,7 +96,13 @@ def gpt_oss(c: Fields) -> Architecture:
             ),
             Tensor(ATTENTION, "self_attn.sinks", heads, units=heads),
             *gated_mlp(
-                hidden, inner, part=EXPERTS, prefix="mlp.experts", count=experts, active=active, bias=True
+                hidden,
+                inner,
+                part=EXPERTS,
+                prefix="mlp.experts",
+                copies=experts,
+                active=active,
+                bias=True,
             ),
             *router(hidden, experts, bias=True, prefix="mlp.router"),
             *norm("input_layernorm", hidden),
@@ -110,4 +118,4 @@ def experts_of(
 ) -> list[Tensor]:
     """``experts`` gated MLPs, of which a token uses ``num_experts_per_tok``."""
     active = c.optional_integer("num_experts_per_tok", "num_experts_per_token")
-    return gated_mlp(hidden, inner, part=EXPERTS, prefix=prefix, count=experts, active=active)
+    return gated_mlp(hidden, inner, part=EXPERTS, prefix=prefix, copies=experts, active=active)
