@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvplan.errors import InputError, UnsupportedCombination
 from kvplan.hardware.gpu import Gpu
@@ -12,6 +10,9 @@ from kvplan.model.model import Model, Split
 from kvplan.precision.kv import KvFormat
 from kvplan.precision.scheme import WeightScheme
 from kvplan.units import cdiv
+
+AUTO_LENGTH = -1
+"""``max_model_len``: the longest that fits, up to the model's native context."""
 
 
 class EngineArgs(NamedTuple):
@@ -24,12 +25,16 @@ class EngineArgs(NamedTuple):
     gpu_memory_utilization: float | None = None
     kv_cache_memory_bytes: int | None = None
     enforce_eager: bool = False
+    prefix_caching: bool = True
     async_scheduling: bool = True
     disable_hybrid_kv_cache_manager: bool = False
+    encoder_tokens: int | None = None
+    speculative_tokens: int = 0
+    extra: tuple[tuple[str, str], ...] = ()
+    """Further arguments by name; the engine says which ones it knows."""
 
 
-@dataclass(frozen=True)
-class Deployment:
+class Deployment(NamedTuple):
     """One configuration to judge. An engine's `resolve` fills in what is None."""
 
     model: Model
@@ -44,6 +49,8 @@ class Deployment:
     pp: int = 1
     dp: int = 1
     ep: int = 1
+    dcp: int = 1
+    """Ranks of a tensor-parallel group that share the tokens of a sequence."""
     mean_seq: int | None = None
     prefix_tokens: int = 0
     """Tokens at the front that all sequences share."""
@@ -51,6 +58,8 @@ class Deployment:
     """Memory of one GPU as given by the user; None for the GPU's own."""
     reserve_bytes: int = 0
     """Memory that others hold on each GPU."""
+    seq_is_stated: bool = True
+    """The length was asked for, rather than being the model's native context."""
     kv_is_stated: bool = False
     """The KV format was asked for, rather than following the model."""
     weights_are_stated: bool = False
@@ -58,7 +67,6 @@ class Deployment:
     args: EngineArgs = EngineArgs()
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def gpus(self) -> int:
@@ -93,17 +101,17 @@ class Deployment:
             raise InputError("--reserve leaves nothing of the GPU's memory")
         return total - self.reserve_bytes
 
-    def with_args(self, **changes: object) -> Deployment:
+    def with_args(self, **changes: Any) -> Deployment:
         """The same deployment with other engine arguments."""
-        return replace(self, args=self.args._replace(**changes))
+        return self._replace(args=self.args._replace(**changes))
 
     def saying(self, *, assumption: str | None = None, warning: str | None = None) -> Deployment:
         """The same deployment with one more assumption or warning to print."""
         changed = self
         if assumption is not None and assumption not in self.assumptions:
-            changed = replace(changed, assumptions=(*changed.assumptions, assumption))
+            changed = changed._replace(assumptions=(*changed.assumptions, assumption))
         if warning is not None and warning not in self.warnings:
-            changed = replace(changed, warnings=(*changed.warnings, warning))
+            changed = changed._replace(warnings=(*changed.warnings, warning))
         return changed
 
 
@@ -131,9 +139,12 @@ def check_split(deployment: Deployment) -> None:
         raise InputError(
             f"--pp {deployment.pp}: {model.name} has only {model.num_hidden_layers} layers"
         )
+    if tp % deployment.dcp:
+        raise InputError(f"--dcp {deployment.dcp} does not divide --tp {tp}")
     if deployment.ep > 1 and (deployment.tp * deployment.dp) % deployment.ep:
         raise InputError(
-            f"--ep {deployment.ep} does not divide the {deployment.tp * deployment.dp} GPUs of tp x dp"
+            f"--ep {deployment.ep} does not divide the "
+            f"{deployment.tp * deployment.dp} GPUs of tp x dp"
         )
 
 

@@ -26,7 +26,7 @@ MAX_DEPTH = 64
 def read_text(path: str, limit: int = MAX_DOCUMENT_BYTES) -> str:
     """The text of a regular UTF-8 file of at most ``limit`` bytes."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise MalformedFile(path, "is not a regular file")
@@ -47,6 +47,11 @@ def read_text(path: str, limit: int = MAX_DOCUMENT_BYTES) -> str:
         raise MalformedFile(
             path, f"is not text: byte {error.start:,} is not UTF-8", hint="A binary file?"
         ) from None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open without waiting for the other end of a named pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_json_object(path: str) -> dict[str, Any]:
@@ -103,15 +108,30 @@ def read_yaml_object(path: str) -> dict[str, Any]:
 
 
 def _plain_loader(path: str) -> type[SafeLoader]:
-    """YAML's safe loader without aliases: a few lines of them expand to more than any memory."""
+    """YAML's safe loader without aliases, of which a few lines expand to more than any memory.
+
+    A key stated twice is refused as well: the loader would silently take the last.
+    """
     import yaml
 
     class PlainLoader(yaml.SafeLoader):
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
-                line = self.peek_event().start_mark.line + 1
+                line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
                 raise MalformedFile(path, f"uses a YAML alias at line {line}; write the value out")
             return super().compose_node(parent, index)
+
+        def compose_mapping_node(self, anchor: Any) -> Any:
+            node = super().compose_mapping_node(anchor)
+            stated = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value in stated:
+                    line = key.start_mark.line + 1
+                    raise MalformedFile(
+                        path, f"{key.value!r} is stated twice, again at line {line}"
+                    )
+                stated.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
+            return node
 
     return PlainLoader
 
@@ -139,25 +159,28 @@ def _json_name(value: object) -> str:
 
 
 def write_whole(path: str, text: str) -> None:
-    """Write ``text`` to ``path`` so that a reader sees the old file or the new one, never a part."""
+    """Write ``text`` to ``path``: a reader sees the old file or the new one, never a part."""
     import tempfile
 
+    data = text.encode("utf-8", errors="replace")  # a lone surrogate, from a strange file name
     folder = os.path.dirname(os.path.abspath(path))
     temporary = ""
     try:
         if os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe: just write
-            with open(path, "w", encoding="utf-8", newline="") as file:
-                file.write(text)
+            with open(path, "wb") as file:
+                file.write(data)
             return
         handle, temporary = tempfile.mkstemp(prefix=".kvplan-", dir=folder)
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
+        temporary = ""
     except OSError as error:
+        raise InputError(f"--output {path!r} cannot be written: {error.strerror}") from error
+    finally:  # an interrupt too leaves nothing behind
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)
-        raise InputError(f"--output {path!r} cannot be written: {error.strerror}") from error
 
 
 def _umask() -> int:

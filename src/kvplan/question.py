@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kvplan.deployment import Deployment, EngineArgs, check_split
+from kvplan.deployment import AUTO_LENGTH, Deployment, EngineArgs, check_split
 from kvplan.errors import InputError, nearest_names
 from kvplan.hardware.profiles import load_gpu
 from kvplan.model.model import Model
@@ -59,6 +59,10 @@ def _whole(text: str, name: str) -> int:
     return parse_count(text, name)
 
 
+def _model_len(text: str, name: str) -> int:
+    return AUTO_LENGTH if text.strip().lower() in {"auto", "-1"} else parse_tokens(text, name)
+
+
 _LOAD, _HARDWARE, _FORMATS, _ENGINE = "Workload", "Hardware", "Formats and what-if", "Engine"
 
 FLAGS: tuple[Flag, ...] = (
@@ -78,7 +82,9 @@ FLAGS: tuple[Flag, ...] = (
     Flag("pp", _HARDWARE, "Pipeline stages.", _parallel, "N"),
     Flag("dp", _HARDWARE, "Replicas of the model.", _parallel, "N"),
     Flag("ep", _HARDWARE, "GPUs that the experts are spread over.", _parallel, "N"),
-    Flag("gpu_memory", _HARDWARE, "Memory of one GPU, instead of the profile's.", parse_size, "SIZE"),
+    Flag("dcp", _HARDWARE, "Ranks of tp that share the tokens of a sequence.", _parallel, "N"),
+    Flag("gpu_memory", _HARDWARE, "Memory of one GPU, instead of the profile's.",
+         parse_size, "SIZE"),
     Flag("reserve", _HARDWARE, "Memory that others hold on each GPU.", parse_size, "SIZE"),
     Flag("weights", _FORMATS, "Weight format; default: the checkpoint's.", _text, "FORMAT",
          also=("--weight-format",)),
@@ -92,8 +98,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag("engine", _ENGINE, "Engine, or ENGINE@VERSION; none is the bare formula.", _text,
          "ENGINE"),
     Flag("block_size", _ENGINE, "Tokens per KV block.", _whole, "N", also=("--page-size",)),
-    Flag("max_model_len", _ENGINE, "Longest sequence the engine admits; default --seq.",
-         parse_tokens, "TOKENS"),
+    Flag("max_model_len", _ENGINE, "Longest sequence admitted, or auto; default --seq.",
+         _model_len, "TOKENS"),
     Flag("max_num_seqs", _ENGINE, "Most sequences in a step.", _whole, "N"),
     Flag("max_num_batched_tokens", _ENGINE, "Most tokens in a step.", parse_tokens, "TOKENS"),
     Flag("gpu_memory_utilization", _ENGINE, "Share of the GPU's total memory to claim.",
@@ -101,8 +107,14 @@ FLAGS: tuple[Flag, ...] = (
     Flag("kv_cache_memory", _ENGINE, "The pool per GPU is given; the budget is skipped.",
          parse_size, "SIZE"),
     Flag("enforce_eager", _ENGINE, "No CUDA graphs."),
+    Flag("no_prefix_caching", _ENGINE, "No prefix cache, which keeps recurrent states too."),
     Flag("no_async_scheduling", _ENGINE, "Do not schedule ahead."),
     Flag("disable_hybrid_kv_cache_manager", _ENGINE, "Keep windows in full beside full layers."),
+    Flag("encoder_tokens", _ENGINE, "Tokens that an encoder hands to cross attention.",
+         parse_tokens, "TOKENS"),
+    Flag("speculative_tokens", _ENGINE, "Draft tokens of speculative decoding.", _whole, "N"),
+    Flag("engine_arg", _ENGINE, "A further argument of the engine: NAME=VALUE.", _text,
+         "NAME=VALUE", repeats=True),
 )  # fmt: skip
 
 BY_NAME = {flag.name: flag for flag in FLAGS}
@@ -116,7 +128,7 @@ def build_deployment(model: str | Model, **flags: Any) -> Deployment:
         raise InputError("no GPU was named", hint="Add --gpu, such as --gpu h100-sxm.")
     if isinstance(model, str):
         model = load_model(
-            model, assume=values.get("assume"), overrides=_overrides(values.get("set", ()))
+            model, assume=values.get("assume"), overrides=_settings(values.get("set", ()), "--set")
         )
     choice = load_gpu(values["gpu"])
     said = [choice.assumption] if choice.assumption else []
@@ -124,6 +136,7 @@ def build_deployment(model: str | Model, **flags: Any) -> Deployment:
     if "window" in values:
         model = with_window(model, values["window"])
     scheme, kv = _formats(model, values)
+    sizes = _parallelism(values, said)
     engine, _, version = values.get("engine", DEFAULT_ENGINE).partition("@")
     deployment = Deployment(
         model=model,
@@ -133,6 +146,7 @@ def build_deployment(model: str | Model, **flags: Any) -> Deployment:
         scheme=scheme,
         kv=kv,
         kv_is_stated=values.get("kv", AUTO) != AUTO,
+        seq_is_stated=any(name in values for name in ("seq", "input_tokens", "output_tokens")),
         weights_are_stated=values.get("weights", AUTO) != AUTO,
         seq_len=_seq_len(model, values, said),
         batch=values.get("batch", 1),
@@ -148,10 +162,18 @@ def build_deployment(model: str | Model, **flags: Any) -> Deployment:
             gpu_memory_utilization=values.get("gpu_memory_utilization"),
             kv_cache_memory_bytes=values.get("kv_cache_memory"),
             enforce_eager=values.get("enforce_eager", False),
+            prefix_caching=not values.get("no_prefix_caching", False),
+            encoder_tokens=values.get("encoder_tokens"),
+            speculative_tokens=values.get("speculative_tokens", 0),
+            extra=tuple(sorted(_settings(values.get("engine_arg", ()), "--engine-arg").items())),
             async_scheduling=not values.get("no_async_scheduling", False),
             disable_hybrid_kv_cache_manager=values.get("disable_hybrid_kv_cache_manager", False),
         ),
-        **_parallelism(values, said),
+        tp=sizes["tp"],
+        pp=sizes["pp"],
+        dp=sizes["dp"],
+        ep=sizes["ep"],
+        dcp=values.get("dcp", 1),
         assumptions=tuple(said),
     )
     check_split(deployment)
@@ -177,16 +199,15 @@ def parse_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _overrides(settings: list[str] | tuple[()]) -> dict[str, str]:
-    overrides = {}
+def _settings(settings: list[str] | tuple[()], option: str) -> dict[str, str]:
+    """``NAME=VALUE`` pairs of a flag that may be repeated."""
+    found = {}
     for setting in settings:
-        field, equals, value = setting.partition("=")
-        if not (field.strip() and equals and value.strip()):
-            raise InputError(
-                f"--set {setting!r} is not FIELD=VALUE", hint="For example: --set num_kv_heads=8"
-            )
-        overrides[field.strip()] = value.strip()
-    return overrides
+        name, equals, value = setting.partition("=")
+        if not (name.strip() and equals and value.strip()):
+            raise InputError(f"{option} {setting!r} is not NAME=VALUE")
+        found[name.strip()] = value.strip()
+    return found
 
 
 def _served(model: Model, said: list[str]) -> Model:

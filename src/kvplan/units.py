@@ -87,7 +87,8 @@ def parse_size(text: str, name: str) -> int:
         letter = unit.upper()
         raise InputError(
             f"{name} {text!r} can mean two sizes",
-            hint=f"Write {match[1]}{letter}iB (powers of 1,024) or {match[1]}{letter}B (powers of 1,000).",
+            hint=f"Write {match[1]}{letter}iB (powers of 1,024) or "
+            f"{match[1]}{letter}B (powers of 1,000).",
         )
     if unit not in _SIZE_UNITS:
         raise InputError(
@@ -104,7 +105,7 @@ def parse_size(text: str, name: str) -> int:
 def _scaled(number: str, factor: int, *, whole: bool = True) -> int | None:
     """``number * factor`` in exact integers; None where ``whole`` is asked and it is not."""
     integer, _, fraction = number.partition(".")
-    denominator = 10 ** len(fraction)
+    denominator = int(10 ** len(fraction))
     numerator = int(integer + fraction) * factor
     if whole and numerator % denominator:
         return None
@@ -149,7 +150,7 @@ def checked_bytes(value: int, what: str) -> int:
 
 def format_gib(size: int) -> str:
     """``size`` bytes as GiB with two decimals, ``<0.01`` for a small remainder."""
-    if 0 < size < GIB // 200:
+    if 0 < size * 200 < GIB:
         return "<0.01 GiB"
     return f"{size / GIB:,.2f} GiB"
 

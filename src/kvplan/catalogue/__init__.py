@@ -19,14 +19,16 @@ from kvplan.errors import BundledDataError
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
 _SEPARATORS = re.compile(r"[\s_.\-/]+")
 _GIGABYTES = re.compile(r"(\d+)gi?b(?![a-z0-9])")
+_DECIMAL_SIZE = re.compile(r"(\d)\.(\d+[bm])(?![a-z0-9])")
 
 
 def name_key(name: str) -> str:
     """The spelling-free form of a name: ``meta-llama/Llama-3.1-8B`` and ``llama_3_1-8b`` agree.
 
-    Case, ``_``, ``.``, ``-`` and an ``org/`` in front do not count, and ``80GB`` is ``80g``.
+    Case, ``_``, ``.``, ``-`` and an ``org/`` in front do not count, and ``80GB`` is ``80g``. Only
+    the point in a number of parameters counts: ``opt-1.3b`` is not ``opt-13b``.
     """
-    tail = name.rsplit("/", 1)[-1].lower()
+    tail = _DECIMAL_SIZE.sub(r"\1p\2", name.rsplit("/", 1)[-1].lower())
     return _SEPARATORS.sub("", _GIGABYTES.sub(r"\1g", tail))
 
 

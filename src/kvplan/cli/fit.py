@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 
 from kvplan.cli.options import FormatOption, ModelArgument, OutputOption, asks_question, new_app
-from kvplan.cli.output import check_format, emit
+from kvplan.cli.output import check_format, emit, tell_warnings
 from kvplan.errors import EXIT_DOES_NOT_FIT
-from kvplan.reports import FORMATS, render
+from kvplan.reports import FORMATS, FOR_MACHINES, render
 
 
 @asks_question
@@ -43,6 +43,8 @@ def fit(
     check_format(format, FORMATS)
     deployment = build_deployment(model, **flags)
     report = judge(deployment, load_policy(policy))
+    if format in FOR_MACHINES:
+        tell_warnings(report.warnings)
     emit(
         render(report, format, deployment if explain else None, to_file=output is not None), output
     )

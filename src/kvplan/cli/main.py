@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kvplan import __version__
 from kvplan.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE, KvplanError
@@ -92,10 +92,14 @@ def _root() -> TyperGroup:
     class Root(TyperGroup):
         """A group that knows its commands by name and loads one when it runs."""
 
-        def list_commands(self, ctx: object) -> list[str]:
+        def list_commands(self, ctx: object) -> list[str]:  # noqa: ARG002
             return list(COMMANDS)
 
-        def get_command(self, ctx: object, cmd_name: str) -> object:  # type: ignore[override]
+        def get_command(  # type: ignore[override]
+            self,
+            ctx: object,  # noqa: ARG002
+            cmd_name: str,
+        ) -> object:
             if cmd_name not in COMMANDS:
                 return None
             from importlib import import_module
@@ -106,9 +110,9 @@ def _root() -> TyperGroup:
             command.name = cmd_name
             return command
 
-        def format_commands(self, ctx: object, formatter: object) -> None:  # type: ignore[override]
-            with formatter.section("Commands"):  # type: ignore[attr-defined]
-                formatter.write_dl(list(COMMANDS.items()))  # type: ignore[attr-defined]
+        def format_commands(self, ctx: object, formatter: Any) -> None:  # noqa: ARG002
+            with formatter.section("Commands"):
+                formatter.write_dl(list(COMMANDS.items()))
 
     return Root(
         name="kvplan",

@@ -3,34 +3,53 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import typer
 
-from kvplan.question import FLAGS, Flag
+from kvplan.question import BY_NAME, FLAGS, Flag
 
 
 def new_app(command: Callable[..., Any]) -> typer.Typer:
     """A Typer application of one command: plain help, no completion, errors told by `main`."""
-    app = typer.Typer(
-        add_completion=False,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
-    )
+    app = _plain_app()
     app.command()(command)
     return app
 
 
+def new_group(help: str) -> typer.Typer:
+    """A Typer application of sub-commands, alike; alone it shows its help."""
+    return _plain_app(help=help, no_args_is_help=True)
+
+
+def _plain_app(**settings: Any) -> typer.Typer:
+    return typer.Typer(
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
+        **settings,
+    )
+
+
 def asks_question(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give ``command`` every flag of the question; they arrive together in its ``**flags``."""
+    return _with_flags(command, FLAGS)
+
+
+def asks(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The same with only the named flags."""
+    return lambda command: _with_flags(command, [BY_NAME[name] for name in names])
+
+
+def _with_flags(command: Callable[..., Any], flags: Iterable[Flag]) -> Callable[..., Any]:
     own = [
         parameter
         for parameter in inspect.signature(command, eval_str=True).parameters.values()
         if parameter.kind is not parameter.VAR_KEYWORD
     ]
-    parameters = own + [_parameter(flag) for flag in FLAGS]
+    parameters = own + [_parameter(flag) for flag in flags]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command

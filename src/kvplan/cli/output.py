@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 
 from kvplan.errors import InputError, nearest_names
 
@@ -34,3 +35,10 @@ def check_format(name: str, known: tuple[str, ...]) -> str:
             f"--format {name!r} is not one of {', '.join(known)}", hint=f"Try: --format {near[0]}"
         )
     return name
+
+
+def tell_warnings(warnings: Iterable[str]) -> None:
+    """Say on stderr what a document for machines carries in itself."""
+    for text in warnings:
+        safe = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+        sys.stderr.write(f"kvplan: warning: {safe}\n")

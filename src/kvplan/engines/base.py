@@ -22,6 +22,8 @@ class Term(NamedTuple):
     high: int
     source: str
     """The rule or the measurements behind it."""
+    in_claim: bool = True
+    """Part of what the engine claims; False: it needs room beside the claim."""
 
 
 class Claim(NamedTuple):
@@ -53,6 +55,8 @@ class KvLayout(NamedTuple):
     """Bytes of one block over all the layers that share it."""
     held_blocks: int = 0
     """Blocks of the pool that no sequence may use."""
+    fixed_blocks: int | None = None
+    """Blocks of the pool where the user gives their number."""
     groups: tuple[Group, ...] = ()
 
     def reserved_bytes(self, tokens: int) -> int:
@@ -67,16 +71,18 @@ class KvLayout(NamedTuple):
 
     def pool_blocks(self, pool_bytes: int) -> int | None:
         """Whole blocks that the pool holds."""
+        if self.fixed_blocks is not None:
+            return self.fixed_blocks
         if self.block_bytes is None:
             return None
         return max(0, pool_bytes) // self.block_bytes
 
     def available_bytes(self, pool_bytes: int) -> int:
         """Bytes of the pool that sequences can use: whole blocks, less those held back."""
-        if self.block_bytes is None:
+        blocks = self.pool_blocks(pool_bytes)
+        if blocks is None or self.block_bytes is None:
             return max(0, pool_bytes)
-        blocks = max(0, pool_bytes) // self.block_bytes - self.held_blocks
-        return max(0, blocks) * self.block_bytes
+        return max(0, blocks - self.held_blocks) * self.block_bytes
 
     def shared_bytes(self, prefix_tokens: int) -> int:
         """Bytes of a common prefix that further sequences need not store again.

@@ -41,7 +41,10 @@ class NoEngine:
         return KvLayout(deployment.model.logical_rows(deployment.kv, deployment.split, stage))
 
     def pool_figures(
-        self, deployment: Deployment, layout: KvLayout, pool_bytes: int
+        self,
+        deployment: Deployment,  # noqa: ARG002
+        layout: KvLayout,  # noqa: ARG002
+        pool_bytes: int,  # noqa: ARG002
     ) -> PoolFigures:
         """Nothing is printed by no engine."""
         return PoolFigures()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kvplan.units import GIB, MIB
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Link:
     """How a GPU talks to its neighbours."""
 
@@ -24,7 +24,7 @@ class Link:
     pcie: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Gpu:
     """One GPU's facts, each traced in its profile."""
 

@@ -1,18 +1,17 @@
 """The form of a GPU profile, and the strict reading of one that a person wrote.
 
-This is the only module here that imports pydantic, and it is imported only when a profile is
-read from a file: bundled profiles are checked against `Profile` by a test instead.
+This module imports pydantic, and is itself imported only when a profile is read from a file:
+bundled profiles are checked against `Profile` by a test instead.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from kvplan.errors import MalformedFile, nearest_names
-from kvplan.files import read_yaml_object
+from kvplan.forms import NAME_IN_WORDS, STRICT, Form, Name, Text, Words, read_form
 
 MAX_MEMORY_GIB = 16 * 1024
 """16 TiB: far beyond any one device, so a larger figure is a slip of the unit."""
@@ -20,11 +19,6 @@ MAX_MEMORY_GIB = 16 * 1024
 MEASURE_COMMAND = "python -c 'import torch; print(torch.cuda.mem_get_info()[1] / 2**30)'"
 """Prints the total that `memory.usable_gib` asks for, on the machine that has the GPU."""
 
-# One line of text: a profile's words are printed on terminals, so no control characters.
-Text = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"^[^\x00-\x1f\x7f]+$")]
-Name = Annotated[
-    str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._+-]*$")
-]
 Arch = Annotated[str, Field(max_length=40, pattern=r"^(sm_[1-9][0-9]{1,2}[abcf]?|[A-Za-z0-9-]+)$")]
 Size = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Rate = Annotated[float, Field(gt=0, le=10_000_000, allow_inf_nan=False)]
@@ -35,17 +29,9 @@ Format = Literal[
 Peak = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "fp6", "fp4", "int8", "int4"]
 Fact = Literal["memory", "compute", "bandwidth", "link"]
 
-_PATTERNS = {
-    "name": "letters, digits, spaces and . _ + - only",
-    "arch": "an architecture such as sm_90 or gfx942",
-}
-"""What the patterns above ask for, in words."""
-
 
 class _Strict(BaseModel):
-    """No unknown keys, no text where a number belongs, no true for 1."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = STRICT
 
 
 class Memory(_Strict):
@@ -113,73 +99,24 @@ class Profile(_Strict):
 
 def read_profile(path: str) -> dict[str, Any]:
     """The profile in a YAML file, valid in every key; what was left out stays out."""
-    document = read_yaml_object(path)
-    try:
-        profile = Profile.model_validate(document)
-    except ValidationError as error:
-        raise _malformed(path, error) from None
-    return profile.model_dump(exclude_none=True)
+    return read_form(path, FORM)
 
 
-def _malformed(path: str, error: ValidationError) -> MalformedFile:
-    """The first fault in words, with its key and, for an unknown key, the nearest known one."""
-    faults = error.errors(include_url=False, include_context=True)
-    # An unknown key is often the cause of the missing one beside it: name it first.
-    fault = next((f for f in faults if f["type"] == "extra_forbidden"), faults[0])
-    more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    problem, hint = _in_words(fault)
-    return MalformedFile(path, problem + more, hint=hint)
-
-
-def _in_words(fault: ErrorDetails) -> tuple[str, str | None]:
+def _special(fault: ErrorDetails, key: str) -> Words | None:
     kind = fault["type"]
-    where = [part for part in fault["loc"] if part != "[key]"]
-    key = _dotted(where)
-    if kind == "extra_forbidden":
-        near = nearest_names(str(where[-1]), _known_keys(where), count=1)
-        return f"{key} is not a key of a GPU profile", f"Did you mean {near[0]}?" if near else None
     if kind == "usable_missing" or (kind == "missing" and key == "memory"):
         return (
             "memory.usable_gib is missing: the GiB that the framework sees as this GPU's total",
             f"Print it on that machine: {MEASURE_COMMAND}",
         )
-    if kind == "missing":
-        return f"{key} is missing", None
-    if kind == "literal_error":
-        known = str(fault["ctx"]["expected"]).replace(" or ", ", ").split(", ")
-        near = nearest_names(str(fault["input"]), [name.strip("'") for name in known], count=1)
-        wanted = f"{key} = {_shown(fault['input'])} is not one of {', '.join(known)}"
-        return wanted, f"Did you mean {near[0]}?" if near else None
     if kind == "usable_above_driver":
         return f"{key}.{fault['msg']}", "Is usable_gib in GiB and driver_mib in MiB?"
-    if kind == "model_type":
-        return f"{key} = {_shown(fault['input'])} should be a mapping of keys to values", None
-    wanted = (
-        _PATTERNS.get(key, "one line of plain text") if kind == "string_pattern_mismatch" else ""
-    )
-    told = f"should be {wanted}" if wanted else _lower_first(fault["msg"]).removeprefix("input ")
-    return f"{key} = {_shown(fault['input'])} {told}", None
+    return None
 
 
-def _dotted(where: list[int | str]) -> str:
-    text = ""
-    for part in where:
-        # A key comes from the file: its control characters must not reach a terminal.
-        name = part if isinstance(part, str) and part.isprintable() else repr(part)
-        text += f"[{part}]" if isinstance(part, int) else f".{name}"
-    return text.lstrip(".")
-
-
-def _known_keys(where: list[int | str]) -> list[str]:
-    models: dict[int | str, type[BaseModel]] = {"memory": Memory, "link": LinkForm}
-    model = models.get(where[0], Profile) if len(where) > 1 else Profile
-    return list(model.model_fields)
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _lower_first(text: str) -> str:
-    return text[:1].lower() + text[1:]
+FORM = Form(
+    Profile,
+    "a GPU profile",
+    {"name": NAME_IN_WORDS, "arch": "an architecture such as sm_90 or gfx942"},
+    _special,
+)

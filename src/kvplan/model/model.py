@@ -1,4 +1,4 @@
-"""A model as kvplan sees it: layers that keep caches and hold weights, and what lies outside them."""
+"""A model as kvplan sees it: layers that keep caches and hold weights, and what is outside them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from kvplan.errors import InputError, MalformedFile
-from kvplan.model.caches import Cache, Shared, head_sizes
+from kvplan.model.caches import Cache, HeadCache, Shared, head_sizes
 from kvplan.model.rows import Row
 from kvplan.model.tensors import EMBEDDING, EXPERTS, HEAD, MLP, SHARED_EXPERTS, Tensor
 from kvplan.precision.format import BF16, Format
 from kvplan.precision.kv import KvFormat
 from kvplan.precision.scheme import WeightScheme
+from kvplan.units import cdiv
 
 
 class Layer(NamedTuple):
@@ -38,6 +39,17 @@ class Checkpoint(NamedTuple):
     source: str | None = None
 
 
+class Stored(NamedTuple):
+    """Exact bytes of the weights that an engine loads, read from the files' own headers."""
+
+    text_bytes: int
+    """The language model, without draft layers, buffers and copies that are not loaded."""
+    tower_bytes: int
+    """Image and audio encoders beside it."""
+    scheme: WeightScheme
+    """How the files store them: these bytes hold for no other format."""
+
+
 class Split(NamedTuple):
     """How one model is divided over GPUs."""
 
@@ -48,7 +60,7 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Everything kvplan knows of a model. Compared by identity, so that results can be kept by it."""
+    """Everything kvplan knows of a model. Compared by identity, so that answers can be kept."""
 
     name: str
     source: str
@@ -73,6 +85,8 @@ class Model:
     weights_unknown: str | None = None
     """Why the weights cannot be counted (the key that is missing); None when they can."""
     checkpoint: Checkpoint = Checkpoint()
+    stored: Stored | None = None
+    """Exact bytes where the weights' own headers were read."""
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     facts: dict[str, object] = field(default_factory=dict)
@@ -91,7 +105,7 @@ class Model:
     @property
     def num_kv_heads(self) -> int | None:
         """The most key-value heads that any layer keeps; None without attention by heads."""
-        heads = [g.cache.num_kv_heads for g in self.groups if hasattr(g.cache, "num_kv_heads")]
+        heads = [g.cache.num_kv_heads for g in self.groups if isinstance(g.cache, HeadCache)]
         return max(heads, default=None)
 
     @property
@@ -138,7 +152,7 @@ class Model:
 
     @cached_property
     def mlp_width(self) -> int:
-        """The widest MLP that every token passes: dense layers and shared experts; 0 without one."""
+        """The widest MLP that every token passes (dense, or shared experts); 0 without one."""
         return self._widest(MLP, SHARED_EXPERTS)
 
     @cached_property
@@ -179,9 +193,23 @@ class Model:
         """Bytes of weights on one rank of pipeline stage ``stage``.
 
         The first stage holds the embedding, the last the final norm and the head; a tied
-        embedding is held by both when they are different stages.
+        embedding is held by both when they are different stages. Where the files were read,
+        their bytes are shared out in the proportions of this count, so that one GPU holds
+        exactly what is stored, and encoders are split over the ranks of the first stage.
+        Source: vLLM ``MultiModalConfig.mm_encoder_tp_mode`` (default ``weights``).
         """
         self.require_weights()
+        counted = self._counted_bytes(scheme, split, stage)
+        if self.stored is None:
+            return counted
+        if scheme == self.stored.scheme:
+            whole = self._counted_bytes(scheme, Split(), 0)
+            counted = cdiv(counted * self.stored.text_bytes, whole) if whole else counted
+        towers = cdiv(self.stored.tower_bytes, split.tp) if stage == 0 else 0
+        return counted + towers
+
+    def _counted_bytes(self, scheme: WeightScheme, split: Split, stage: int) -> int:
+        """Bytes on one rank by the shapes of the layers and the scheme's format for each."""
         first, last = stage == 0, stage == split.pp - 1
         total = 0
         start, end = stage_layers(self.num_hidden_layers, split.pp, stage)

@@ -56,10 +56,12 @@ def sequence_bytes(rows: Sequence[Row], tokens: N) -> N:
     Overflow: a single answer is exact at any size and refused beyond int64; an array is checked
     once at its largest element, which bounds the others because no row falls as tokens grow.
     """
-    largest = int(tokens) if isinstance(tokens, int) else int(tokens.max(initial=0))
-    checked_bytes(sum(row.bytes_for(largest) for row in rows), "the KV cache of one sequence")
     if isinstance(tokens, int):
-        return sum(row.bytes_for(tokens) for row in rows)
+        largest = tokens
+    else:
+        tokens = tokens.astype("int64")  # a narrower array would wrap
+        largest = int(tokens.max(initial=0))
+    checked_bytes(sum(row.bytes_for(largest) for row in rows), "the KV cache of one sequence")
     total = tokens * 0
     for row in rows:
         total = total + row.bytes_for(tokens)

@@ -197,7 +197,9 @@ def gated_mlp(
             Tensor(
                 part, f"{prefix}.gate_proj.bias", inner, copies=copies, units=inner, active=active
             ),
-            Tensor(part, f"{prefix}.up_proj.bias", inner, copies=copies, units=inner, active=active),
+            Tensor(
+                part, f"{prefix}.up_proj.bias", inner, copies=copies, units=inner, active=active
+            ),
             Tensor(part, f"{prefix}.down_proj.bias", hidden_size, copies=copies, active=active),
         ]
     return tensors

@@ -8,7 +8,7 @@ from kvplan.engines import load_engine
 from kvplan.model.caches import Latent
 from kvplan.model.rows import sequence_bytes, slope_bytes
 from kvplan.planning.budget import Budget, evaluate
-from kvplan.planning.limits import Question, solve_limits
+from kvplan.planning.limits import Question, solve_limits, with_fitted_length
 from kvplan.planning.matrix import context_matrix
 from kvplan.planning.options import options
 from kvplan.planning.recommended import page_waste_bytes, recommend
@@ -33,8 +33,8 @@ def fit(asked: Deployment, policy: Policy | None = None) -> FitReport:
     policy = policy or load_policy()
     check_split(asked)
     engine = load_engine(asked.engine)
-    question = Question(engine, asked, policy.min_headroom)
-    budget = evaluate(engine, engine.resolve(asked), policy.min_headroom)
+    question = with_fitted_length(Question(engine, asked, policy.min_headroom))
+    budget = evaluate(engine, engine.resolve(question.asked), policy.min_headroom)
     limits = solve_limits(question, budget)
     found = [] if budget.verdict is Verdict.FITS else options(question, budget, limits, policy)
     d = budget.deployment
@@ -110,11 +110,11 @@ def _kv_cache(question: Question, b: Budget) -> KvCacheReport:
         max_concurrency=figures.max_concurrency,
         mean_concurrency=mean,
         page_waste_bytes=page_waste_bytes(layout, d.replica_batch),
-        groups=_groups(d, b.stage),
+        groups=_groups(d),
     )
 
 
-def _groups(d: Deployment, stage: int) -> list[GroupReport]:
+def _groups(d: Deployment) -> list[GroupReport]:
     """The logical groups of the whole model, with the bytes of their layers on one rank."""
     groups = []
     for cache, layers in d.model.groups:
@@ -216,7 +216,8 @@ def _warnings(b: Budget, policy: Policy) -> list[str]:
     if total is not None and b.needed_bytes > policy.max_kv_share * d.usable_bytes and b.fits:
         share = b.needed_bytes / d.usable_bytes
         said.append(
-            f"the KV cache takes {share:.0%} of the GPU, above the policy's {policy.max_kv_share:.0%}"
+            f"the KV cache takes {share:.0%} of the GPU, above the policy's "
+            f"{policy.max_kv_share:.0%}"
         )
     if not gpu.memory_is_certain and d.device_bytes is None:
         said.append(f"the memory of {gpu.display_name} is not certain: {gpu.memory_basis}")

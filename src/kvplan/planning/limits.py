@@ -8,10 +8,9 @@ value that the budget at hand suggests.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
-from kvplan.deployment import Deployment, valid_tps
+from kvplan.deployment import AUTO_LENGTH, Deployment, valid_tps
 from kvplan.engines.base import Engine
 from kvplan.errors import KvplanError
 from kvplan.planning.budget import Budget, evaluate
@@ -47,6 +46,27 @@ class Question(NamedTuple):
         return budget is not None and budget.fits
 
 
+def with_fitted_length(question: Question) -> Question:
+    """``max_model_len auto`` answered: the longest single sequence, up to the native context.
+
+    Source: vLLM ``v1/core/kv_cache_planning.py`` ``_auto_fit_max_model_len``.
+    """
+    asked = question.asked
+    if asked.args.max_model_len != AUTO_LENGTH:
+        return question
+    native = asked.model.max_position_embeddings or asked.seq_len
+    free = asked.with_args(max_model_len=None)
+    trial = question.judge(free._replace(seq_len=native, batch=asked.dp, prefix_tokens=0))
+    longest = 0 if trial is None else min(native, trial.layout.longest(trial.available_bytes))
+    if longest < (asked.seq_len if asked.seq_is_stated else 1):
+        return question._replace(asked=free)
+    fitted = free.with_args(max_model_len=longest).saying(
+        assumption=f"max_model_len {longest:,}: the longest that fits, up to the native {native:,}"
+    )
+    seq_len = asked.seq_len if asked.seq_is_stated else longest
+    return question._replace(asked=fitted._replace(seq_len=seq_len))
+
+
 def solve_limits(question: Question, budget: Budget) -> LimitsReport:
     """All limits of a deployment whose budget is at hand."""
     d = budget.deployment
@@ -78,7 +98,7 @@ def solve_limits(question: Question, budget: Budget) -> LimitsReport:
 
 
 def max_batch(question: Question, budget: Budget) -> int:
-    """The most sequences of seq_len tokens that fit at once, over all replicas; 0 when none does."""
+    """The most sequences of seq_len tokens that fit at once, over all replicas."""
     d = question.asked
     room = budget.available_bytes - budget.needed_bytes
     per_sequence = budget.reserved_bytes - (
@@ -88,7 +108,7 @@ def max_batch(question: Question, budget: Budget) -> int:
     # The engine's own limit on sequences is not what is asked here: it is raised with the batch.
     free = d.with_args(max_num_seqs=None)
     largest = _largest(
-        lambda batch: question.fits(replace(free, batch=batch * d.dp)), guess, MOST_SEQUENCES
+        lambda batch: question.fits(free._replace(batch=batch * d.dp)), guess, MOST_SEQUENCES
     )
     return largest * d.dp
 
@@ -98,27 +118,27 @@ def max_seq_len(question: Question, budget: Budget) -> int:
     d = question.asked
     guess = budget.layout.longest(budget.available_bytes // max(1, d.replica_batch))
     free = d.with_args(max_model_len=None)
-    return _largest(lambda tokens: question.fits(replace(free, seq_len=tokens)), guess, MAX_TOKENS)
+    return _largest(lambda tokens: question.fits(free._replace(seq_len=tokens)), guess, MAX_TOKENS)
 
 
 def min_tp(question: Question) -> int | None:
     """The smallest tensor-parallel size that fits, with the asked pipeline and data parallelism."""
     d = question.asked
     for tp in valid_tps(d.model, NODE_GPUS):
-        if question.fits(replace(d, tp=tp)):
+        if question.fits(d._replace(tp=tp)):
             return tp
     return None
 
 
 def min_gpus(question: Question) -> int | None:
     """The fewest GPUs for one replica: tensor parallelism within a server, pipeline beyond it."""
-    asked = replace(question.asked, dp=1, ep=1)
+    asked = question.asked._replace(dp=1, ep=1)
     tps = valid_tps(asked.model, NODE_GPUS)
     shapes = sorted(
         (tp * pp, pp, tp) for tp in tps for pp in (1, 2, 4, 8) if pp == 1 or tp == tps[-1]
     )
     for gpus, pp, tp in shapes:
-        if gpus <= MOST_GPUS and question.fits(replace(asked, tp=tp, pp=pp)):
+        if gpus <= MOST_GPUS and question.fits(asked._replace(tp=tp, pp=pp)):
             return gpus
     return None
 
@@ -126,7 +146,7 @@ def min_gpus(question: Question) -> int | None:
 def mildest_kv(question: Question, resolved: Deployment) -> KvFormat | None:
     """The KV format of least measured quality cost that fits; of equals the one of fewer bits."""
     for form in by_mildness(list(question.engine.kv_formats(resolved))):
-        if question.fits(replace(question.asked, kv=form, kv_is_stated=True)):
+        if question.fits(question.asked._replace(kv=form, kv_is_stated=True)):
             return form
     return None
 
@@ -148,13 +168,13 @@ def mildest_weights(question: Question) -> WeightFormat | WeightScheme | None:
     if question.fits(d):
         return d.scheme
     for form in weights_by_mildness(d):
-        if question.fits(replace(d, scheme=scheme_from(form), weights_are_stated=True)):
+        if question.fits(d._replace(scheme=scheme_from(form), weights_are_stated=True)):
             return form
     return None
 
 
 def weights_by_mildness(d: Deployment) -> list[WeightFormat]:
-    """Weight formats narrower than the deployment's, from mild to harsh, that this GPU has kernels for."""
+    """Narrower weight formats that this GPU has kernels for, from mild to harsh."""
     capability = d.gpu.compute_capability
     usable = [
         form
@@ -193,7 +213,7 @@ def _least_utilization(question: Question, resolved: Deployment) -> float | None
 
 
 def _largest(fits: Callable[[int], bool], guess: int, limit: int) -> int:
-    """The largest value up to ``limit`` that fits, found outwards from ``guess``; 0 when none does."""
+    """The largest value up to ``limit`` that fits, sought outwards from ``guess``; 0 for none."""
     guess = max(1, min(guess, limit))
     if not fits(guess):
         low, high = 0, guess

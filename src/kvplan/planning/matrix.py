@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kvplan.planning.budget import Budget
 from kvplan.planning.limits import Question, by_mildness, max_batch
 from kvplan.planning.report import MatrixReport, MatrixRow
@@ -23,8 +21,7 @@ def context_matrix(question: Question, budget: Budget) -> MatrixReport:
         batches = []
         for tokens in contexts:
             args = question.asked.args._replace(max_model_len=None)
-            asked = replace(
-                question.asked,
+            asked = question.asked._replace(
                 kv=form,
                 kv_is_stated=form is not d.kv or question.asked.kv_is_stated,
                 seq_len=tokens,
@@ -40,7 +37,7 @@ def context_matrix(question: Question, budget: Budget) -> MatrixReport:
 
 
 def _contexts(seq_len: int, native: int | None) -> list[int]:
-    """Powers of two up to the longer of the asked and the native length, the asked one among them."""
+    """Powers of two up to the longer of asked and native length, the asked one among them."""
     longest = max(seq_len, native or 0)
     powers = []
     tokens = SHORTEST

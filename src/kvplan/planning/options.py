@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from kvplan.deployment import Deployment, valid_tps
@@ -94,11 +93,11 @@ def _gpus(question: Question) -> Iterator[Change]:
     tps = valid_tps(d.model, NODE_GPUS)
     for tp in tps:
         if tp > d.tp:
-            yield Change(f"--tp {tp}", replace(d, tp=tp), "no loss of quality", "more GPUs")
+            yield Change(f"--tp {tp}", d._replace(tp=tp), "no loss of quality", "more GPUs")
     for pp in (2, 4, 8):
         if pp > d.pp and pp <= d.model.num_hidden_layers:
             words = f"--tp {tps[-1]} --pp {pp}"
-            yield Change(words, replace(d, tp=tps[-1], pp=pp), "no loss of quality", "more GPUs")
+            yield Change(words, d._replace(tp=tps[-1], pp=pp), "no loss of quality", "more GPUs")
 
 
 def _kv_formats(question: Question, resolved: Deployment, policy: Policy) -> Iterator[Change]:
@@ -107,7 +106,7 @@ def _kv_formats(question: Question, resolved: Deployment, policy: Policy) -> Ite
     for form in by_mildness(list(question.engine.kv_formats(resolved))):
         code_bits = min(form.k.bits, form.v.bits)
         if form.bits < d.kv.bits and policy.min_kv_bits <= code_bits <= policy.max_kv_bits:
-            changed = replace(d, kv=form, kv_is_stated=True)
+            changed = d._replace(kv=form, kv_is_stated=True)
             yield Change(f"--kv {form.name}", changed, form.quality_note, form.source)
 
 
@@ -115,7 +114,7 @@ def _weight_formats(question: Question, resolved: Deployment) -> Iterator[Change
     if resolved.args.kv_cache_memory_bytes is not None:
         return
     for form in weights_by_mildness(resolved):
-        changed = replace(question.asked, scheme=scheme_from(form), weights_are_stated=True)
+        changed = question.asked._replace(scheme=scheme_from(form), weights_are_stated=True)
         yield Change(f"--weights {form.name}", changed, form.quality_note, form.source)
 
 
@@ -123,14 +122,14 @@ def _less_load(question: Question, limits: LimitsReport) -> Iterator[Change]:
     d = question.asked
     source = "less load"
     if 0 < limits.max_batch < d.batch:
-        changed = replace(d, batch=limits.max_batch)
+        changed = d._replace(batch=limits.max_batch)
         yield Change(f"--batch {limits.max_batch}", changed, "fewer sequences at once", source)
     if 0 < limits.max_seq_len < d.seq_len:
         unit = 1024 if limits.max_seq_len >= 1024 else 1
         tokens = limits.max_seq_len // unit * unit
         free = d.with_args(max_model_len=None)
         words = f"--seq {format_tokens(tokens).replace(',', '')}"
-        yield Change(words, replace(free, seq_len=tokens), "shorter sequences", source)
+        yield Change(words, free._replace(seq_len=tokens), "shorter sequences", source)
 
 
 def _windows(question: Question, policy: Policy) -> Iterator[Change]:
@@ -141,8 +140,8 @@ def _windows(question: Question, policy: Policy) -> Iterator[Change]:
         if window < d.seq_len * (1 - policy.min_share_outside_window):
             yield Change(
                 f"--window {format_tokens(window)}",
-                replace(d, model=with_window(d.model, window)),
+                d._replace(model=with_window(d.model, window)),
                 "the model was not trained with it: it cannot recall what lies outside",
-                "StreamingLLM, arXiv 2309.17453: a plain window loses the first tokens and collapses",
+                "StreamingLLM, arXiv 2309.17453: a plain window collapses once it drops the start",
             )
         window //= 2

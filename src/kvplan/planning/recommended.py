@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from kvplan.deployment import Deployment
 from kvplan.engines.base import KvLayout
 from kvplan.model.caches import SlidingWindow
@@ -25,7 +23,7 @@ def recommend(
     """What to run this model with, on these GPUs, at this length."""
     d = budget.deployment
     form, kv_reason = _kv(question, budget, policy)
-    batch, batch_reason = _batch(d, budget, limits)
+    batch, batch_reason = _batch(d, limits)
     window, window_reason = _window(d, budget, options)
     return RecommendedReport(
         batch=batch,
@@ -53,7 +51,7 @@ def page_waste_bytes(layout: KvLayout, sequences: int) -> int:
     )
 
 
-def _batch(d: Deployment, budget: Budget, limits: LimitsReport) -> tuple[int, str]:
+def _batch(d: Deployment, limits: LimitsReport) -> tuple[int, str]:
     if limits.max_batch == 0:
         return 0, "not even one sequence fits"
     sequences = d.args.max_num_seqs
@@ -104,7 +102,7 @@ def _kv(question: Question, budget: Budget, policy: Policy) -> tuple[KvFormat, s
         bits = min(form.k.bits, form.v.bits)
         if form.bits >= d.kv.bits or not policy.min_kv_bits <= bits <= policy.max_kv_bits:
             continue
-        changed = question.judge(replace(question.asked, kv=form, kv_is_stated=True))
+        changed = question.judge(question.asked._replace(kv=form, kv_is_stated=True))
         if changed is not None and changed.fits:
             return form, f"the mildest that fits; measured: {form.quality_note}"
     if budget.verdict is Verdict.TIGHT:

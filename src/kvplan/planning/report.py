@@ -14,6 +14,19 @@ SCHEMA = "kvplan.fit/1"
 _DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
 
 
+class Document:
+    """Shows itself by its fields.
+
+    The classes below leave generated methods out: each costs every command a part of a
+    millisecond at start-up.
+    """
+
+    def __repr__(self) -> str:
+        fields = self.__dataclass_fields__  # type: ignore[attr-defined]
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in fields)
+        return f"{type(self).__name__}({shown})"
+
+
 class Verdict(StrEnum):
     """Whether it fits."""
 
@@ -22,8 +35,8 @@ class Verdict(StrEnum):
     OOM = "oom"
 
 
-@dataclass(frozen=True)
-class DeploymentReport:
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
+class DeploymentReport(Document):
     """The question as understood, every default filled in."""
 
     __pydantic_config__ = _DESCRIBED
@@ -55,8 +68,8 @@ class DeploymentReport:
     gpu_memory_utilization: float | None
 
 
-@dataclass(frozen=True)
-class GroupReport:
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
+class GroupReport(Document):
     """Layers that keep the same cache, as the mathematics needs it, on one GPU."""
 
     __pydantic_config__ = _DESCRIBED
@@ -71,8 +84,8 @@ class GroupReport:
     """Tokens beyond which the cache stops growing; null when it never does."""
 
 
-@dataclass(frozen=True)
-class KvCacheReport:
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
+class KvCacheReport(Document):
     """The KV cache of one GPU."""
 
     __pydantic_config__ = _DESCRIBED
@@ -103,8 +116,8 @@ class KvCacheReport:
     groups: list[GroupReport]
 
 
-@dataclass(frozen=True)
-class TermReport:
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
+class TermReport(Document):
     """One memory term of the engine with its range."""
 
     __pydantic_config__ = _DESCRIBED
@@ -116,8 +129,8 @@ class TermReport:
     source: str
 
 
-@dataclass(frozen=True)
-class MemoryReport:
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
+class MemoryReport(Document):
     """The budget of the GPU that decides."""
 
     __pydantic_config__ = _DESCRIBED
@@ -143,8 +156,8 @@ class MemoryReport:
     terms: list[TermReport]
 
 
-@dataclass(frozen=True)
-class ModelReport:
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
+class ModelReport(Document):
     """The model's size, whole."""
 
     __pydantic_config__ = _DESCRIBED
@@ -157,8 +170,8 @@ class ModelReport:
     max_position_embeddings: int | None
 
 
-@dataclass(frozen=True)
-class SpeedReport:
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
+class SpeedReport(Document):
     """Expected speed; null until it is estimated."""
 
     __pydantic_config__ = _DESCRIBED
@@ -168,8 +181,8 @@ class SpeedReport:
     tokens_per_s: float | None = None
 
 
-@dataclass(frozen=True)
-class LimitsReport:
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
+class LimitsReport(Document):
     """For each knob on its own, all else as asked: the largest or mildest value that fits."""
 
     __pydantic_config__ = _DESCRIBED
@@ -195,8 +208,8 @@ class LimitsReport:
     """Whether it fits without CUDA graphs; null for an engine without them."""
 
 
-@dataclass(frozen=True)
-class RecommendedReport:
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
+class RecommendedReport(Document):
     """What to run, each with the reason."""
 
     __pydantic_config__ = _DESCRIBED
@@ -212,8 +225,8 @@ class RecommendedReport:
     kv_reason: str
 
 
-@dataclass(frozen=True)
-class OptionReport:
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
+class OptionReport(Document):
     """One change that makes it fit."""
 
     __pydantic_config__ = _DESCRIBED
@@ -229,8 +242,8 @@ class OptionReport:
     """The command that realises it; empty for an engine without one."""
 
 
-@dataclass(frozen=True)
-class MatrixRow:
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
+class MatrixRow(Document):
     """The batch that fits at each context under one KV format."""
 
     __pydantic_config__ = _DESCRIBED
@@ -240,8 +253,8 @@ class MatrixRow:
     max_batch: list[int]
 
 
-@dataclass(frozen=True)
-class MatrixReport:
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
+class MatrixReport(Document):
     """Contexts by KV format."""
 
     __pydantic_config__ = _DESCRIBED
@@ -250,8 +263,8 @@ class MatrixReport:
     rows: list[MatrixRow]
 
 
-@dataclass(frozen=True)
-class FitReport:
+@dataclass(frozen=True, eq=False, repr=False, match_args=False)
+class FitReport(Document):
     """Everything kvplan says about one deployment."""
 
     __pydantic_config__ = _DESCRIBED

@@ -34,7 +34,7 @@ class WeightFormat(NamedTuple):
 
 
 _AWQ = "AWQ, arXiv 2306.00978, table 4 (Llama-2-7B, int4 group 128)"
-_GGUF = "llama.cpp tools/perplexity README (Llama-3-8B, perplexity 6.23)"
+_GGUF = "llama.cpp tools/perplexity README (Llama-3-8B; q5_k and q4_k as their _M mixes)"
 
 WEIGHT_FORMATS: dict[str, WeightFormat] = {
     form.name: form
@@ -51,12 +51,12 @@ WEIGHT_FORMATS: dict[str, WeightFormat] = {
             "as DeepSeek-V3 was trained", "DeepSeek-V3 technical report, section 3.3", (8, 9),
         ),
         WeightFormat(
-            "int8", Format("int8", 8, WHOLE_ROW, 16), LINEAR_PARTS, 0.2, "under 1 % with calibration",
-            "vLLM documentation, INT8 W8A8", (7, 5),
+            "int8", Format("int8", 8, WHOLE_ROW, 16), LINEAR_PARTS, 0.2,
+            "under 1 % with calibration", "vLLM documentation, INT8 W8A8", (7, 5),
         ),
         WeightFormat(
-            "awq", Format("awq", 4, 128, 16 + 4), LINEAR_PARTS, 2.4, "perplexity 5.47 to 5.60", _AWQ,
-            (7, 5),
+            "awq", Format("awq", 4, 128, 16 + 4), LINEAR_PARTS, 2.4,
+            "perplexity 5.47 to 5.60", _AWQ, (7, 5),
         ),
         WeightFormat(
             "gptq", Format("gptq", 4, 128, 16 + 4, column_bits=32), LINEAR_PARTS, 4.0,
@@ -76,14 +76,14 @@ WEIGHT_FORMATS: dict[str, WeightFormat] = {
             "gpt-oss model card: only the experts are quantised", (8, 0),
         ),
         WeightFormat(
-            "nf4", Format("nf4", 4, 64, 32), LINEAR_PARTS, None, "close to 16-bit after fine-tuning",
-            "QLoRA, arXiv 2305.14314", (7, 0),
+            "nf4", Format("nf4", 4, 64, 32), LINEAR_PARTS, None,
+            "close to 16-bit after fine-tuning", "QLoRA, arXiv 2305.14314", (7, 0),
         ),
         WeightFormat("q8_0", GGML["q8_0"], EVERY_MATRIX, 0.04, "perplexity +0.0026", _GGUF),
         WeightFormat("q6_k", GGML["q6_k"], EVERY_MATRIX, 0.35, "perplexity +0.022", _GGUF),
-        WeightFormat("q5_k", GGML["q5_k"], EVERY_MATRIX, 0.9, "perplexity +0.057 (as Q5_K_M)", _GGUF),
+        WeightFormat("q5_k", GGML["q5_k"], EVERY_MATRIX, 0.9, "perplexity +0.057", _GGUF),
         WeightFormat("q5_0", GGML["q5_0"], EVERY_MATRIX, 1.7, "perplexity +0.106", _GGUF),
-        WeightFormat("q4_k", GGML["q4_k"], EVERY_MATRIX, 2.8, "perplexity +0.175 (as Q4_K_M)", _GGUF),
+        WeightFormat("q4_k", GGML["q4_k"], EVERY_MATRIX, 2.8, "perplexity +0.175", _GGUF),
         WeightFormat("q4_0", GGML["q4_0"], EVERY_MATRIX, 7.5, "perplexity +0.47", _GGUF),
     )
 }  # fmt: skip

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json", "csv", "markdown", "yaml")
 """What ``--format`` takes; each is a module ``<name>_report`` here with a function ``render``."""
+FOR_MACHINES = frozenset({"json", "csv", "yaml"})
+"""Formats that a program reads: a person then finds the warnings on stderr."""
 
 
 def render(

@@ -12,16 +12,20 @@ blocks in `kv_layout`, formats and block sizes in `formats`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kvplan.deployment import Deployment
 from kvplan.engines.base import Claim, KvLayout, PoolFigures, Term
 from kvplan.engines.vllm import formats, overheads
+from kvplan.engines.vllm.block_size import settle
 from kvplan.engines.vllm.flags import serve_command
+from kvplan.engines.vllm.further import further
 from kvplan.engines.vllm.kv_layout import vllm_layout
+from kvplan.engines.vllm.specs import PACKED_ALIGNMENT, Paging
 from kvplan.errors import InputError, UnsupportedCombination
-from kvplan.model.model import stage_layers
+from kvplan.model.model import WIDE_KV, stage_layers
+from kvplan.model.tensors import VOCAB_PADDING
 from kvplan.precision.kv import KvFormat
+from kvplan.units import round_up
 
 NEWEST = (0, 33)
 OLDEST = (0, 21)
@@ -37,9 +41,11 @@ class Vllm:
         """Defaults of the API server on this GPU; each value the user did not give is said."""
         version = _version(deployment.engine_version)
         _check_hardware(deployment)
+        _check_division(deployment)
+        deployment = formats.with_own_format(deployment)
         formats.check_format(deployment)
         formats.check_block_size(deployment)
-        d = replace(deployment, engine_version=f"{version[0]}.{version[1]}")
+        d = deployment._replace(engine_version=f"{version[0]}.{version[1]}")
         args = d.args
         max_model_len = d.seq_len if args.max_model_len is None else args.max_model_len
         if max_model_len < d.seq_len:
@@ -53,13 +59,8 @@ class Vllm:
         else:
             utilization = args.gpu_memory_utilization
         d = _batch_limits(d, version, max_model_len)
-        if args.block_size is None:
-            block_size, why = formats.default_block_size(d)
-            d = d.saying(assumption=f"block_size {block_size}: vLLM's default here ({why})")
-        else:
-            block_size = args.block_size
-        return d.with_args(
-            max_model_len=max_model_len, gpu_memory_utilization=utilization, block_size=block_size
+        return _with_block_size(
+            d.with_args(max_model_len=max_model_len, gpu_memory_utilization=utilization)
         )
 
     def claim(self, deployment: Deployment) -> Claim:
@@ -132,19 +133,15 @@ class Vllm:
     def kv_layout(self, deployment: Deployment, stage: int) -> KvLayout:
         """Blocks by group, as vLLM's planner lays them out."""
         d, args = deployment, deployment.args
-        # Batches scheduled but not finished: one more than the stages when scheduling runs ahead
-        # (vLLM VllmConfig.max_concurrent_batches).
-        in_flight = (d.pp + args.async_scheduling) * (args.max_num_batched_tokens or 0)
-        return vllm_layout(
+        paging = settle(d.model, _paging(d, args.block_size or formats.DEFAULT_BLOCK_SIZE))
+        layout = vllm_layout(
             d.model,
-            d.kv,
-            tp=d.tp,
+            paging,
             pp=d.pp,
             stage=stage,
-            block_size=args.block_size or formats.DEFAULT_BLOCK_SIZE,
-            in_flight_tokens=in_flight,
             hybrid=not args.disable_hybrid_kv_cache_manager,
         )
+        return layout._replace(fixed_blocks=further(d).num_gpu_blocks_override)
 
     def pool_figures(
         self, deployment: Deployment, layout: KvLayout, pool_bytes: int
@@ -164,7 +161,7 @@ class Vllm:
 
     def kv_formats(self, deployment: Deployment) -> Sequence[KvFormat]:
         """What its attention backends take here."""
-        return formats.accepted(replace(deployment, kv_is_stated=False))
+        return formats.accepted(deployment._replace(kv_is_stated=False))
 
     def block_sizes(self, deployment: Deployment) -> Sequence[int]:
         """What its attention backends take here."""
@@ -203,6 +200,48 @@ class Vllm:
         return found
 
 
+def _paging(d: Deployment, block_size: int) -> Paging:
+    """What decides the blocks, from the engine's arguments."""
+    args, more = d.args, further(d)
+    # Batches scheduled but not finished: one more than the stages when scheduling runs ahead
+    # (vLLM VllmConfig.max_concurrent_batches).
+    in_flight = (d.pp + args.async_scheduling) * (args.max_num_batched_tokens or 0)
+    capability = d.gpu.compute_capability
+    kinds = {group.cache.kind for group in d.model.groups}
+    return Paging(
+        block_size=block_size,
+        kv=d.kv,
+        wide_kv=WIDE_KV,
+        tp=d.tp,
+        dcp=d.dcp,
+        in_flight_tokens=in_flight,
+        encoder_tokens=args.max_num_batched_tokens or 0,
+        # Without any attention there is no prefix cache to keep states for.
+        aligned_states=args.prefix_caching and kinds != {"recurrent"},
+        state_element_bytes=more.mamba_ssm_cache_bytes,
+        exports_checkpoints=capability is not None and capability >= (9, 0),
+        speculative_tokens=args.speculative_tokens,
+        skipped_layers=more.skipped_layers,
+        skips_windows=more.skips_windows,
+        page_alignment=PACKED_ALIGNMENT if "compressed" in kinds else 1,
+    )
+
+
+def _with_block_size(d: Deployment) -> Deployment:
+    """The block size that the attention backend, recurrent states and mixed formats lead to."""
+    asked = d.args.block_size
+    said = "as asked"
+    if asked is None:
+        asked, why = formats.default_block_size(d)
+        said = f"vLLM's default here ({why})"
+    settled = settle(d.model, _paging(d, asked)).block_size
+    if settled != asked:
+        said = f"raised from {asked} to hold a recurrent state or a 16-bit layer's page"
+    if settled != d.args.block_size:
+        d = d.saying(assumption=f"block_size {settled}: {said}")
+    return d.with_args(block_size=settled)
+
+
 def _version(text: str | None) -> tuple[int, int]:
     if text is None:
         return NEWEST
@@ -226,13 +265,35 @@ def _check_hardware(deployment: Deployment) -> None:
     capability = gpu.compute_capability
     if gpu.vendor not in {"nvidia", "amd"}:
         raise UnsupportedCombination(
-            f"kvplan has no memory rules for vLLM on {gpu.display_name}: it knows NVIDIA and AMD GPUs",
+            f"kvplan has no memory rules for vLLM on {gpu.display_name}, "
+            "only for NVIDIA and AMD GPUs",
             hint="--engine none gives the bare formula.",
         )
     if capability is not None and capability < (7, 0):
         raise UnsupportedCombination(
-            f"vLLM needs compute capability 7.0; {gpu.display_name} has {capability[0]}.{capability[1]}",
+            f"vLLM needs compute capability 7.0; {gpu.display_name} has "
+            f"{capability[0]}.{capability[1]}",
             hint="--engine none gives the bare formula.",
+        )
+
+
+def _check_division(deployment: Deployment) -> None:
+    """Refuse a tp by which vLLM's layers do not divide, beyond what `check_split` asks.
+
+    The padded vocabulary and the MLP must divide (``vocab_parallel_embedding.py``, ``linear.py``
+    ``divide``); gpt-oss does not copy its key-value heads (``models/gpt_oss.py``).
+    """
+    model, tp = deployment.model, deployment.tp
+    vocab = round_up(model.vocab_size or 0, VOCAB_PADDING)
+    for size, what in ((vocab, "padded vocabulary"), (model.mlp_width, "MLP width")):
+        if size % tp:
+            raise UnsupportedCombination(
+                f"vLLM cannot divide the {what} of {model.name}, {size:,}, by --tp {tp}"
+            )
+    if model.model_type == "gpt_oss" and tp > (model.num_kv_heads or tp):
+        raise UnsupportedCombination(
+            f"vLLM does not copy the {model.num_kv_heads} key-value heads of {model.name}, "
+            f"as --tp {tp} would need"
         )
 
 
@@ -266,7 +327,8 @@ def _batch_limits(d: Deployment, version: tuple[int, int], max_model_len: int) -
         d = d.saying(assumption=f"max_num_batched_tokens {tokens:,}: vLLM's default on this GPU")
     if tokens < sequences:
         raise InputError(
-            f"--max-num-batched-tokens {tokens} must be at least the {sequences} sequences of a step"
+            f"--max-num-batched-tokens {tokens} must be at least the {sequences} sequences "
+            "of a step"
         )
     return d.with_args(max_num_seqs=sequences, max_num_batched_tokens=tokens)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from kvplan.deployment import Deployment
 from kvplan.errors import UnsupportedCombination
-from kvplan.model.caches import Indexer, Latent
+from kvplan.model.caches import ChunkedLocal, Compressed, Indexer, Latent, SlidingWindow
 from kvplan.model.model import Model
 from kvplan.precision.kv import KV_FORMATS, KvFormat
 
@@ -18,6 +18,9 @@ _BY_TOKEN_AND_HEAD = {"int8_per_token_head", "int4_per_token_head", "fp8_per_tok
 _SPARSE_LATENT = {"fp8_ds_mla", "nvfp4_ds_mla"}
 DEFAULT_BLOCK_SIZE = 16
 """``CacheConfig.DEFAULT_BLOCK_SIZE``."""
+SPARSE_BLOCK_SIZE = 64
+"""What the sparse kernels and their indexer take."""
+PACKED_BLOCK_SIZE = 256
 LARGEST_BLOCK_SIZE = 1024
 
 
@@ -26,11 +29,48 @@ def is_latent(model: Model) -> bool:
     return any(isinstance(group.cache, Latent) for group in model.groups)
 
 
+def with_own_format(deployment: Deployment) -> Deployment:
+    """The deployment with the format that vLLM makes of the asked one for its sparse models.
+
+    * DeepSeek-V4 has only a packed fp8 layout.
+    * GLM-5 takes fp8 on data-centre Blackwell unless told otherwise.
+    * On Hopper, fp8 with an indexer means the packed ``fp8_ds_mla`` (656 B a token and layer).
+    Source: ``model_executor/models/config.py``, ``layers/attention/mla_attention.py``.
+    """
+    d, model = deployment, deployment.model
+    family = (d.gpu.compute_capability or (0, 0))[0]
+    kv = d.kv
+    if not d.kv_is_stated and (
+        is_packed(model) or (model.model_type in _FP8_ON_BLACKWELL and family == 10)
+    ):
+        kv = KV_FORMATS["fp8_e4m3"]
+        d = d.saying(assumption=f"kv {kv.name}: vLLM's own choice for {model.model_type} here")
+    if is_sparse_latent(model) and kv.name == "fp8_e4m3" and family == 9:
+        kv = KV_FORMATS["fp8_ds_mla"]
+        d = d.saying(assumption="kv fp8_ds_mla: what vLLM makes of fp8 for this model on Hopper")
+    return d._replace(kv=kv)
+
+
+_FP8_ON_BLACKWELL = {"glm_moe_dsa", "glm5_next", "glm5_next_text"}
+
+
+def is_packed(model: Model) -> bool:
+    """Whether the model has DeepSeek-V4's packed caches."""
+    return any(isinstance(group.cache, Compressed) for group in model.groups)
+
+
+def is_sparse_latent(model: Model) -> bool:
+    """Whether an indexer chooses the tokens of a latent cache."""
+    return is_latent(model) and any(isinstance(group.cache, Indexer) for group in model.groups)
+
+
 def refusal(deployment: Deployment, kv: KvFormat) -> str | None:
     """Why vLLM does not take this format here; None when it does."""
     model, gpu = deployment.model, deployment.gpu
     capability = gpu.compute_capability
     name = kv.name
+    if is_packed(model):
+        return None if name.startswith("fp8") else "its layout takes only fp8"
     if name in _SIXTEEN_BIT:
         if deployment.kv_is_stated and kv.k.bits != model.dtype.bits:
             return f"the model's dtype is {model.dtype.name}, and a 16-bit KV cache must match it"
@@ -38,9 +78,9 @@ def refusal(deployment: Deployment, kv: KvFormat) -> str | None:
     if "vllm" not in kv.engines:
         return "vLLM has no such format"
     if name.startswith("turboquant"):
-        return "how vLLM pages a cache that mixes 16-bit and TurboQuant layers is not modelled yet"
+        return _turboquant_refusal(model, capability)
     if name in _SPARSE_LATENT:
-        if not any(isinstance(group.cache, Indexer) for group in model.groups):
+        if not is_sparse_latent(model):
             return "only sparse latent attention (an indexer beside the latent cache) takes it"
         if name == "nvfp4_ds_mla" and (capability or (0, 0)) < (10, 0):
             return "it needs Blackwell (compute capability 10.0)"
@@ -54,6 +94,22 @@ def refusal(deployment: Deployment, kv: KvFormat) -> str | None:
     if name.startswith("nvfp4"):
         return _nvfp4_refusal(model, capability, name)
     return "vLLM has no such format"
+
+
+def _turboquant_refusal(model: Model, capability: tuple[int, int] | None) -> str | None:
+    """Why the TURBOQUANT backend cannot serve this model: it has no windows, sinks or latents.
+
+    Source: ``v1/attention/backends/turboquant_attn.py``; vLLM's own refusals name the layer types.
+    """
+    if capability is None:
+        return "it needs an NVIDIA GPU"
+    if is_latent(model):
+        return "latent attention takes only 16-bit and fp8 caches"
+    if _has_sinks(model) or any(
+        isinstance(group.cache, (SlidingWindow, ChunkedLocal)) for group in model.groups
+    ):
+        return "its attention backend has neither windows nor sinks"
+    return None
 
 
 def _nvfp4_refusal(model: Model, capability: tuple[int, int] | None, name: str) -> str | None:
@@ -109,9 +165,13 @@ def default_block_size(deployment: Deployment) -> tuple[int, str]:
 
     16 wherever a backend takes it; dense latent attention takes what its kernel wants.
     """
+    if is_packed(deployment.model):
+        return PACKED_BLOCK_SIZE, "DeepSeek-V4's kernels take 256"
     if not is_latent(deployment.model):
         return DEFAULT_BLOCK_SIZE, "every attention backend takes 16"
     capability = deployment.gpu.compute_capability
+    if is_sparse_latent(deployment.model):
+        return SPARSE_BLOCK_SIZE, "sparse latent attention takes 64"
     if capability is not None and capability[0] == 9:
         if deployment.kv.k.bits == 8:
             return 64, "FLASHMLA"
@@ -123,7 +183,7 @@ def default_block_size(deployment: Deployment) -> tuple[int, str]:
 
 def block_sizes(deployment: Deployment) -> list[int]:
     """The block sizes to choose from."""
-    if is_latent(deployment.model):
+    if is_latent(deployment.model) or is_packed(deployment.model):
         return [default_block_size(deployment)[0]]
     return [16, 32, 64, 128]
 
@@ -133,6 +193,7 @@ def check_block_size(deployment: Deployment) -> None:
     size = deployment.args.block_size
     if size is not None and (size % 16 or size > LARGEST_BLOCK_SIZE):
         raise UnsupportedCombination(
-            f"vLLM takes block sizes that are multiples of 16 up to {LARGEST_BLOCK_SIZE}, not {size}",
+            f"vLLM takes block sizes that are multiples of 16 up to {LARGEST_BLOCK_SIZE}, "
+            f"not {size}",
             hint="Try --block-size 16.",
         )

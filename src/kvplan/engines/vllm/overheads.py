@@ -26,6 +26,7 @@ one B300 log is 33.06 of estimate and 3.68 of activation.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 from kvplan.units import GIB, MIB, cdiv
@@ -261,6 +262,7 @@ def outside_claim_bytes(*, tp: int, pp: int, version: Version) -> Estimate:
     return Estimate(_gib(20), _gib(150), _gib(340))
 
 
+@lru_cache(maxsize=256)
 def capture_sizes(
     *,
     max_num_seqs: int,

@@ -29,6 +29,8 @@ class Architecture(NamedTuple):
     weights: Callable[[], Weights]
     """Counts the weights; raises `MissingField` for a width that the config lacks."""
     assumptions: tuple[str, ...] = ()
+    heads: int | None = None
+    """Query heads, where they are not in the usual field."""
 
 
 def kv_heads(c: Fields, heads: int) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kvplan.errors import InputError, SourceError, UnsupportedArchitecture
+from kvplan.model.caches import Cache, Recurrent
 from kvplan.model.model import Checkpoint, Layer, Model
 from kvplan.precision.format import BF16
 from kvplan.precision.scheme import plain_scheme
@@ -20,7 +21,11 @@ from kvplan.sources.huggingface.families import (
 )
 from kvplan.sources.huggingface.fields import Fields
 from kvplan.sources.huggingface.overrides import apply_overrides, latent_what_if
-from kvplan.sources.huggingface.quantization import checkpoint_scheme, stated_dtype
+from kvplan.sources.huggingface.quantization import (
+    checkpoint_scheme,
+    declared_kv_format,
+    stated_dtype,
+)
 
 TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
 """Where multimodal configs keep the language model; its layers are never read elsewhere."""
@@ -62,10 +67,12 @@ def read_config(
         assumptions.append("the config states no dtype: 16-bit weights and KV cache are taken")
     weights, scheme, unknown = Weights([()] * len(caches), ()), plain_scheme(dtype), None
     try:
-        scheme = checkpoint_scheme(c, dtype)
         weights = architecture.weights()
+        scheme = checkpoint_scheme(c, dtype)
     except SourceError as error:  # a width is missing or a scheme unknown: the KV cache stands
         unknown = error.message.removeprefix(f"{source}: ")
+    kv_cache_dtype, not_known = declared_kv_format(c)
+    warnings += [not_known] if not_known else []
     return Model(
         name=name,
         source=source,
@@ -74,14 +81,15 @@ def read_config(
             Layer(kept, tensors) for kept, tensors in zip(caches, weights.layers, strict=True)
         ),
         outside=weights.outside,
-        num_attention_heads=c.heads(),
+        num_attention_heads=architecture.heads or _query_heads(c, caches),
         scheme=scheme,
         dtype=dtype,
-        hidden_size=_lenient(c, "hidden_size", "n_embd", "d_model"),
+        hidden_size=_lenient(c, "hidden_size", "n_embd", "d_model", "model_dim", "n_embed"),
         vocab_size=_lenient(c, "vocab_size", "padded_vocab_size"),
         max_position_embeddings=c.context(),
         is_multimodal=text is not data,
         hub_id=hub_id,
+        kv_cache_dtype=kv_cache_dtype,
         weights_unknown=unknown,
         checkpoint=checkpoint,
         assumptions=tuple(assumptions),
@@ -117,6 +125,13 @@ def _reader(model_type: str, source: str, assume: str | None) -> tuple[Build, Ma
     if assume is None:
         raise UnsupportedArchitecture("model_type", model_type, where=source, known=known_types())
     return load(FULL_ATTENTION)
+
+
+def _query_heads(c: Fields, caches: Sequence[tuple[Cache, ...]]) -> int:
+    """Query heads; without any attention layer the mixer's heads where it has them, else 0."""
+    if any(not isinstance(cache, Recurrent) for kept in caches for cache in kept):
+        return c.heads()
+    return _lenient(c, "num_attention_heads", "num_heads") or 0
 
 
 def _lenient(c: Fields, *names: str) -> int | None:

@@ -128,13 +128,14 @@ class Fields:
 
     def hidden(self) -> int:
         """The width of the residual stream."""
-        return self.integer("hidden_size", "n_embd", "d_model", "model_dim")
+        return self.integer("hidden_size", "n_embd", "d_model", "model_dim", "n_embed")
 
     def heads(self) -> int:
         """Query heads."""
         return self.integer(
-            "num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads"
-        )
+            "num_attention_heads", "n_head", "n_heads", "num_heads", "decoder_attention_heads",
+            "attention_heads",
+        )  # fmt: skip
 
     def vocab(self) -> int:
         """Entries of the vocabulary."""
@@ -144,7 +145,8 @@ class Fields:
         """The longest sequence the model was made for, before any optional extension."""
         return self.optional_integer(
             "max_position_embeddings", "n_positions", "max_seq_len", "seq_length",
-            "max_context_length", "n_ctx", "model_max_length", maximum=MAX_CONTEXT,
+            "max_context_length", "n_ctx", "model_max_length", "max_target_positions",
+            maximum=MAX_CONTEXT,
         )  # fmt: skip
 
     def head_size(self) -> int:
@@ -162,7 +164,8 @@ class Fields:
         if hidden % heads:
             raise MalformedFile(
                 self.where,
-                f"hidden_size {hidden} is not a multiple of {heads} heads, and head_dim is not stated",
+                f"hidden_size {hidden} is not a multiple of {heads} heads, "
+                "and head_dim is not stated",
             )
         return hidden // heads
 

@@ -71,7 +71,7 @@ def latent_what_if(
         if not isinstance(value, int) or not 0 <= value <= 65_536:
             raise InputError(f"--set {field}={value}: not a number of elements")
     latent = Latent(rank, rope)
-    replaced = [
+    replaced: list[tuple[Cache, ...]] = [
         tuple(
             latent if isinstance(cache, (FullAttention, SlidingWindow)) else cache for cache in kept
         )

@@ -21,6 +21,12 @@ from kvplan.sources.huggingface.architecture import Architecture, Weights, vocab
 from kvplan.sources.huggingface.families.mixture import experts_of
 from kvplan.sources.huggingface.fields import Fields
 
+DEFAULTS = {
+    # configuration_deepseek_v2.py and _v3.py. V2-Lite states null: its queries have no rank.
+    "deepseek_v2": {"q_lora_rank": 1536},
+    "deepseek_v3": {"q_lora_rank": 1536},
+}
+
 
 def deepseek_v2(c: Fields) -> Architecture:
     """DeepSeek V2, V2-Lite and Coder-V2."""

@@ -12,7 +12,12 @@ from kvplan.sources.huggingface.fields import Fields
 
 DEFAULTS = {
     # configuration_falcon.py: FalconConfig
-    "falcon": {"multi_query": True, "parallel_attn": True, "tie_word_embeddings": True},
+    "falcon": {
+        "multi_query": True,
+        "parallel_attn": True,
+        "tie_word_embeddings": True,
+        "max_position_embeddings": 2048,
+    },
 }
 
 

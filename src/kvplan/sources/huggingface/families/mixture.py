@@ -79,7 +79,7 @@ def qwen3_moe(c: Fields) -> Architecture:
 
 
 def gpt_oss(c: Fields) -> Architecture:
-    """gpt-oss: layers alternate window and full attention; biases and attention sinks everywhere."""
+    """gpt-oss: layers alternate window and full attention; biases and sinks everywhere."""
     layers, cache = c.layers(), head_cache(c)
     kinds = stated_layer_types(c, layers) or [
         SLIDING if index % 2 == 0 else FULL for index in range(layers)
