@@ -41,6 +41,10 @@ class FakeEngine:
     def claim(self, deployment: Deployment) -> Claim:
         return self.claimed
 
+    def weight_bytes(self, deployment: Deployment, stage: int) -> int:
+        d = deployment
+        return d.model.weight_bytes(d.scheme, d.split, stage)
+
     def overheads(self, deployment: Deployment, stage: int) -> Sequence[Term]:
         last = stage == deployment.pp - 1
         return self.terms + (self.last_stage_terms if last else ())

@@ -9,7 +9,7 @@ import typer
 from kvplan.cli.options import FormatOption, ModelArgument, OutputOption, asks_question, new_app
 from kvplan.cli.output import check_format, emit, tell_warnings
 from kvplan.errors import EXIT_DOES_NOT_FIT
-from kvplan.reports import FORMATS, FOR_MACHINES, render
+from kvplan.reports import FOR_MACHINES, FORMATS, render
 
 
 @asks_question

@@ -36,7 +36,11 @@ def entry() -> NoReturn:
     if words in (["--version"], ["-V"]):
         sys.stdout.write(f"kvplan {__version__}\n")
         sys.exit(0)
-    sys.exit(run(words))
+    try:
+        code = run(words)
+    except KeyboardInterrupt:  # while the command line itself was still being loaded
+        code = _interrupted()
+    sys.exit(code)
 
 
 def run(words: list[str]) -> int:
@@ -52,7 +56,7 @@ def run(words: list[str]) -> int:
         error.show()  # type: ignore[attr-defined]
         return getattr(error, "exit_code", EXIT_USAGE)
     except KeyboardInterrupt:
-        return _tell("interrupted", None, EXIT_INTERRUPTED)
+        return _interrupted()
     except BrokenPipeError:
         _forget_stdout()
         return 0
@@ -64,9 +68,14 @@ def run(words: list[str]) -> int:
             "Please report it with the command you typed. KVPLAN_DEBUG=1 shows where it happened.",
             EXIT_INTERNAL,
         )
-    if code == EXIT_INTERRUPTED:
-        sys.stderr.write("kvplan: interrupted\n")
-    return int(code or 0)
+    return _interrupted() if code == EXIT_INTERRUPTED else int(code or 0)
+
+
+def _interrupted() -> int:
+    """Say so, and wait for no reader of what was not yet written."""
+    _forget_stdout()
+    sys.stderr.write("kvplan: interrupted\n")
+    return EXIT_INTERRUPTED
 
 
 def _tell(message: str, hint: str | None, code: int) -> int:
@@ -82,7 +91,7 @@ def _printable(text: str) -> str:
 
 
 def _forget_stdout() -> None:
-    """The reader has gone: leave nothing for the interpreter to flush and complain about."""
+    """Leave nothing for the interpreter to flush when it ends, and to wait or complain about."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -120,6 +120,9 @@ class Engine(Protocol):
     def claim(self, deployment: Deployment) -> Claim:
         """The memory of one GPU that the engine may use for everything."""
 
+    def weight_bytes(self, deployment: Deployment, stage: int) -> int:
+        """The weights on one rank of a pipeline stage as the engine holds them."""
+
     def overheads(self, deployment: Deployment, stage: int) -> Sequence[Term]:
         """What it takes besides weights and KV on one rank of a pipeline stage."""
 

@@ -32,6 +32,10 @@ class NoEngine:
         """All of the usable memory."""
         return Claim(deployment.usable_bytes)
 
+    def weight_bytes(self, deployment: Deployment, stage: int) -> int:
+        """The checkpoint's own bytes."""
+        return deployment.model.weight_bytes(deployment.scheme, deployment.split, stage)
+
     def overheads(self, deployment: Deployment, stage: int) -> Sequence[Term]:  # noqa: ARG002
         """None are counted."""
         return ()

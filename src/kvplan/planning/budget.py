@@ -38,6 +38,9 @@ class Budget(NamedTuple):
     """The batch of one replica."""
     verdict: Verdict
     limiting_term: str
+    beside_bytes: int | None = None
+    """Memory beside the claim and the context, for terms that the claim does not hold; None when
+    the user gives the pool."""
 
     @property
     def available_bytes(self) -> int:
@@ -62,11 +65,20 @@ class Budget(NamedTuple):
 
 
 def evaluate(engine: Engine, deployment: Deployment, min_headroom: float) -> Budget:
-    """The budget and verdict of a resolved deployment; ``min_headroom`` is a share of usable."""
+    """The budget and verdict of a resolved deployment; ``min_headroom`` is a share of usable.
+
+    The figures are those of the stage that holds least; the verdict is the worst of all stages,
+    because one with more room can be the one whose terms are not certain.
+    """
     stages = [
         _stage_budget(engine, deployment, stage, min_headroom) for stage in range(deployment.pp)
     ]
-    return min(stages, key=_room)
+    least = min(stages, key=_room)
+    worst = max((least, *stages), key=lambda budget: _SEVERITY[budget.verdict])
+    return least._replace(verdict=worst.verdict, limiting_term=worst.limiting_term)
+
+
+_SEVERITY = {Verdict.FITS: 0, Verdict.TIGHT: 1, Verdict.OOM: 2}
 
 
 def _room(budget: Budget) -> tuple[int, int]:
@@ -84,13 +96,13 @@ def _stage_budget(engine: Engine, d: Deployment, stage: int, min_headroom: float
     if given is not None:
         weights = None
         if d.model.weights_unknown is None:
-            weights = d.model.weight_bytes(d.scheme, d.split, stage)
+            weights = engine.weight_bytes(d, stage)
         draft = Budget(
             d, stage, None, weights, terms, layout, given, given, reserved, needed, Verdict.OOM, ""
         )
         starts = True
     else:
-        weights = d.model.weight_bytes(d.scheme, d.split, stage)
+        weights = engine.weight_bytes(d, stage)
         claim = engine.claim(d)
         left = claim.size_bytes - weights
         draft = Budget(
@@ -100,15 +112,16 @@ def _stage_budget(engine: Engine, d: Deployment, stage: int, min_headroom: float
             weights,
             terms,
             layout,
-            left - sum(term.likely for term in terms),
-            left - sum(term.high for term in terms),
+            left - sum(term.likely for term in terms if term.in_claim),
+            left - sum(term.high for term in terms if term.in_claim),
             reserved,
             needed,
             Verdict.OOM,
             "",
         )
-        outside = claim.outside.likely if claim.outside else 0
-        starts = claim.size_bytes + outside <= d.usable_bytes
+        beside = d.usable_bytes - claim.size_bytes - (claim.outside.likely if claim.outside else 0)
+        draft = draft._replace(beside_bytes=beside)
+        starts = beside >= 0
     verdict, limiting = _judge(draft, starts=starts, min_headroom=min_headroom)
     return draft._replace(verdict=verdict, limiting_term=limiting)
 
@@ -128,8 +141,14 @@ def _judge(b: Budget, *, starts: bool, min_headroom: float) -> tuple[Verdict, st
     short = _shortfall(b, b.pool_bytes)
     if short is not None:
         return Verdict.OOM, short
+    beside = [term for term in b.terms if not term.in_claim]
+    if b.beside_bytes is not None and sum(term.likely for term in beside) > b.beside_bytes:
+        return Verdict.OOM, max(beside, key=lambda term: term.likely).key
+    if b.beside_bytes is not None and sum(term.high for term in beside) > b.beside_bytes:
+        return Verdict.TIGHT, max(beside, key=lambda term: term.high).key
     if _shortfall(b, b.careful_pool_bytes) is not None:
-        widest = max(b.terms, key=lambda term: term.high - term.likely)
+        inside = [term for term in b.terms if term.in_claim]
+        widest = max(inside, key=lambda term: term.high - term.likely)
         return Verdict.TIGHT, widest.key
     total = b.deployment.total_bytes
     if total is not None and b.headroom_bytes < min_headroom * (total - b.deployment.reserve_bytes):
@@ -140,7 +159,8 @@ def _judge(b: Budget, *, starts: bool, min_headroom: float) -> tuple[Verdict, st
 def _shortfall(b: Budget, pool_bytes: int) -> str | None:
     """What a pool of that size runs out of; None when it is enough."""
     if pool_bytes <= 0:
-        parts = {term.key: term.high for term in b.terms} | {"weights": b.weight_bytes or 0}
+        parts = {term.key: term.high for term in b.terms if term.in_claim}
+        parts["weights"] = b.weight_bytes or 0
         return max(parts, key=lambda key: parts[key])
     available = b.layout.available_bytes(pool_bytes)
     max_model_len = b.deployment.args.max_model_len

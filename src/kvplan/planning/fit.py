@@ -149,7 +149,7 @@ def _memory(b: Budget) -> MemoryReport:
         headroom_bytes=b.headroom_bytes,
         kv_share=b.needed_bytes / usable if usable else None,
         pool_use=b.needed_bytes / pool if pool else None,
-        terms=[TermReport(t.key, t.low, t.likely, t.high, t.source) for t in b.terms],
+        terms=[TermReport(t.key, t.low, t.likely, t.high, t.source, t.in_claim) for t in b.terms],
     )
 
 
@@ -166,6 +166,15 @@ def _reason(b: Budget) -> str:
         weights = format_gib(b.weight_bytes or 0)
         claim = format_gib(b.claim_bytes or 0)
         return f"no room for any KV cache: weights take {weights} of the {claim} that can be used"
+    beside = next((t for t in b.terms if t.key == b.limiting_term and not t.in_claim), None)
+    if beside is not None:
+        size, room = beside.likely, format_gib(max(0, b.beside_bytes or 0))
+        if b.verdict is Verdict.TIGHT:
+            size = beside.high
+        return (
+            f"{beside.key} may need {format_gib(size)} beside what the engine claims, where only "
+            f"{room} is left; {need}"
+        )
     have = f"{format_gib(b.available_bytes)} of pool"
     if b.limiting_term == "max_model_len":
         return f"one sequence of max_model_len {d.args.max_model_len:,} is more than the {have}"

@@ -127,6 +127,9 @@ class TermReport(Document):
     likely_bytes: int
     high_bytes: int
     source: str
+    in_claim: bool = True
+    """Taken from what the engine claims; false: it needs room beside the claim, as CUDA graphs do
+    before vLLM 0.20."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, match_args=False)

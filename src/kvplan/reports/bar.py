@@ -29,14 +29,18 @@ def memory_parts(m: MemoryReport, *, fits: bool) -> list[Part]:
     A given pool skips the budget: what is beside it is then outside.
     """
     parts = [Part("weights", m.weight_bytes or 0, _GLYPHS["weights"], "weights")]
+    beside: list[Part] = []
     for term in m.terms:
         glyph = _GLYPHS.get(term.key, _OTHER_TERM)
         style = term.key if term.key in _GLYPHS else "term"
-        parts.append(Part(term.key, term.likely_bytes, glyph, style))
+        held = parts if term.in_claim else beside
+        held.append(Part(term.key, term.likely_bytes, glyph, style))
     needed, pool = m.kv_needed_bytes, m.kv_pool_bytes or 0
     parts.append(Part("needed", needed, _NEEDED, "needed" if fits else "over"))
     parts.append(Part("free", max(0, pool - needed), _FREE, "free"))
     claimed = sum(part.size_bytes for part in parts) if m.claim_bytes is None else m.claim_bytes
+    parts += beside
+    claimed += sum(part.size_bytes for part in beside)
     outside = 0 if m.usable_bytes is None else max(0, m.usable_bytes - claimed)
     parts.append(Part("outside", outside, _OUTSIDE, "outside"))
     return parts

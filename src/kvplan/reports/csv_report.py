@@ -1,4 +1,7 @@
-"""The report as CSV (RFC 4180): one row, numbers only, a missing figure is an empty cell."""
+"""The report as CSV (RFC 4180): one row, numbers only, a missing figure is an empty cell.
+
+Lists (groups, terms, options, the matrix) and sentences are left to JSON.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +27,18 @@ def render(report: FitReport, explained: Deployment | None, to_file: bool) -> st
 
 
 def as_row(report: FitReport) -> dict[str, object]:
-    """The scalar figures, named as their JSON keys; a limit's name says that it is one."""
+    """The scalar figures under their JSON keys, in the order of the document.
+
+    A key that an earlier section has already used takes its own section's name in front:
+    ``kv_cache_dtype`` is the deployment's, ``limits_kv_cache_dtype`` the mildest that fits.
+    """
     row: dict[str, object] = {}
     for section in _SECTIONS:
         part = getattr(report, section)
-        prefix = {"limits": "limit_", "recommended": "recommended_"}.get(section, "")
-        for name in part.__dataclass_fields__:
-            value = getattr(part, name)
-            if not isinstance(value, list) and not name.endswith("_reason"):
-                key = name if name.startswith(("max_", "min_")) or not prefix else prefix + name
-                row[prefix + name if key in row else key] = value
+        for key in part.__dataclass_fields__:
+            value = getattr(part, key)
+            if not isinstance(value, list) and not key.endswith("_reason"):
+                row[f"{section}_{key}" if key in row else key] = value
     row["verdict"] = str(report.verdict)
     row["limiting_term"] = report.limiting_term
     row["warnings"] = len(report.warnings)
@@ -51,7 +56,7 @@ def cell(value: object) -> object:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return repr(value)
     if isinstance(value, str):
         text = "".join(c if c.isprintable() else " " for c in value)
         return f"'{text}" if text[:1] in {"=", "+", "-", "@"} else text

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvplan import __version__
+from kvplan.model.caches import HeadCache
 from kvplan.model.rows import sequence_bytes, slope_bytes
 from kvplan.planning.report import Document
 from kvplan.reports import words
-from kvplan.reports.formulas import state_formula, weight_parts
 from kvplan.reports.pattern import contexts, find_pattern, layer_labels
+from kvplan.reports.state_formula import state_formula
+from kvplan.reports.weight_formula import weight_parts
 
 if TYPE_CHECKING:
     from kvplan.deployment import Deployment
@@ -284,7 +286,7 @@ def _naive(d: Deployment, tokens: int) -> Iterable[NaiveFigure]:
             NaiveFigure("windows left out: every layer keeps every token", numbers, total,
                         total / true)
         )  # fmt: skip
-    attention = sum(n for cache, n in model.groups if hasattr(cache, "num_kv_heads"))
+    attention = sum(n for cache, n in model.groups if isinstance(cache, HeadCache))
     if sizes is not None and model.num_kv_heads is not None and 0 < attention < layers:
         found.append(
             figure(
@@ -299,7 +301,7 @@ def _naive(d: Deployment, tokens: int) -> Iterable[NaiveFigure]:
 def _head_sizes(model: Model) -> tuple[int, int] | None:
     """Key and value size of an ordinary head; for a latent model, those it would have without."""
     for cache, _ in model.groups:
-        if hasattr(cache, "head_size"):
+        if isinstance(cache, HeadCache):
             return cache.head_size, cache.head_size_v
     facts = [model.facts.get(f) for f in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")]
     if all(isinstance(value, int) for value in facts):

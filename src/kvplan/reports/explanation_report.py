@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from kvplan.reports import markdown, words
-from kvplan.reports.explanation import GROWS, growth_words, group_name
+from kvplan.reports.explanation import GROWS, group_name, growth_words
 from kvplan.reports.layout import (
     Cell,
     Column,
@@ -121,9 +121,7 @@ def _pieces(pattern: Pattern, room: int) -> list[tuple[str, ...]]:
     size = 10 if len(groups) == 1 or all(len(group) == 1 for group in groups) else room
     if size == 10:
         groups = [tuple(label for group in groups for label in group)]
-    return [
-        group[start : start + size] for group in groups for start in range(0, len(group), size)
-    ]
+    return [group[start : start + size] for group in groups for start in range(0, len(group), size)]
 
 
 def _kind(label: str) -> str:
@@ -135,9 +133,7 @@ def _kind(label: str) -> str:
 
 def _group(group: ExplainedGroup, width: int) -> list[Line]:
     style = "warn" if group.growth == GROWS else "good"
-    lines: list[Line] = paragraph(
-        f"{group_name(group)}: {growth_words(group)}", width, style, "  "
-    )
+    lines: list[Line] = paragraph(f"{group_name(group)}: {growth_words(group)}", width, style, "  ")
     lines += paragraph(group.formula, width, "", "    ")
     lines += [
         [Span("    " + line, "code")]
@@ -173,9 +169,7 @@ def _naive(x: Explanation, width: int) -> list[Line]:
     for naive in x.naive:
         mark = Span(f"  {naive.ratio:,.1f}x ".rjust(9), "bad")
         lines += paragraph(f"{format_gib(naive.bytes)}: {naive.mistake}", width, "", mark)
-        lines += [
-            [Span(" " * 9 + line, "dim")] for line in wrap(naive.numbers, width - 9, 2)
-        ]
+        lines += [[Span(" " * 9 + line, "dim")] for line in wrap(naive.numbers, width - 9, 2)]
     return lines
 
 

@@ -10,50 +10,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kvplan.engines import load_engine
-from kvplan.model.model import Layer, Model
-from kvplan.model.tensors import EMBEDDING, HEAD
 from kvplan.planning.budget import Budget, evaluate
-from kvplan.precision.format import Format
-from kvplan.precision.scheme import WeightScheme
-from kvplan.precision.weights import EVERY_MATRIX
 from kvplan.reports import words
-from kvplan.units import MAX_TOKENS, MIB, cdiv, format_gib
+from kvplan.reports.formula import Expression, Formula
+from kvplan.reports.state_formula import state_formula
+from kvplan.reports.weight_formula import part_expression, weight_parts
+from kvplan.units import MIB, cdiv, format_gib
 
 if TYPE_CHECKING:
     from kvplan.deployment import Deployment
-    from kvplan.model.caches import Cache
     from kvplan.model.rows import Row
     from kvplan.planning.report import FitReport
-    from kvplan.precision.kv import KvFormat
-
-
-class Formula(NamedTuple):
-    """One figure and how it comes about."""
-
-    name: str
-    formula: str
-    """In words and symbols."""
-    numbers: str
-    """The same with the numbers put in: ``x``, ``/``, ``+``, ``-``, ceil, floor, min and max."""
-    result: str
-    """What that comes to."""
-    source: str = ""
-
-    @property
-    def equation(self) -> str:
-        """Numbers and result; the result alone where nothing is worked out."""
-        return self.result if self.result.startswith(self.numbers) else f"{self.numbers} = {self.result}"
-
-
-class Expression(NamedTuple):
-    """Arithmetic as it is written, with what it comes to."""
-
-    text: str
-    value: int
 
 
 def formulas(report: FitReport, deployment: Deployment) -> list[Formula]:
@@ -68,119 +38,6 @@ def formulas(report: FitReport, deployment: Deployment) -> list[Formula]:
         *_terms(report, budget),
         *_pool(report, budget),
     ]
-
-
-# What a layer keeps
-
-
-def state_formula(cache: Cache, kv: KvFormat, tp: int, layers: int) -> Formula:
-    """Bytes that the layers of one kind keep on one rank: for each token, or once."""
-    row = cache.row(kv, tp, layers)
-    symbols, built = _state(cache, kv, tp)
-    name = f"{words.count_of(layers, 'layer')} of {words.kind_name(cache.kind)}"
-    many = f"{layers:,} layers x " if layers > 1 else "1 layer x "
-    once = row.constant_bytes and not row.unit_bytes
-    total = row.constant_bytes if once else row.unit_bytes
-    text, value = f"{many}{built.text}", layers * built.value
-    if value != total:
-        symbols, text = "bytes of one state", f"{total // layers:,} B"
-        text = f"{many}{text}" if total % layers == 0 else f"{total:,} B"
-    per = "" if once else "/token" if row.unit_tokens == 1 else f" per {row.unit_tokens} tokens"
-    kept = ", whatever the length" if once else _kept(row)
-    return Formula(name, f"layers x {symbols}{kept}", text, f"{total:,} B{per}", _source(cache))
-
-
-def _kept(row: Row) -> str:
-    return "" if row.cap_tokens is None else f", for at most {row.cap_tokens:,} tokens"
-
-
-def _state(cache: Cache, kv: KvFormat, tp: int) -> tuple[str, Expression]:
-    """One state of a cache in symbols and in numbers, by the fields that its kind has."""
-    if hasattr(cache, "num_kv_heads"):
-        heads = cdiv(cache.num_kv_heads, tp)
-        row, symbols = _head_row(kv, cache.head_size, cache.head_size_v)
-        text, value = f"ceil({cache.num_kv_heads:,} / {tp}) heads x {row.text}", heads * row.value
-        symbols = f"ceil(num_kv_heads / tp) x {symbols}"
-        if hasattr(cache, "encoder_tokens"):
-            text = f"{cache.encoder_tokens:,} encoder tokens x {text}"
-            return f"encoder tokens x {symbols}", Expression(text, value * cache.encoder_tokens)
-        return symbols, Expression(text, value)
-    if hasattr(cache, "kv_lora_rank"):
-        rank, rope = cache.kv_lora_rank, cache.qk_rope_head_dim
-        plain = _plain_bytes(kv.k)
-        if plain and kv.k.rope is None:
-            text = f"({rank:,} + {rope:,}) x {plain} B"
-            expression = Expression(text, (rank + rope) * plain)
-            return "(kv_lora_rank + qk_rope_head_dim) x bytes, not divided by tp", expression
-        latent, rotary = format_row(kv.k, rank), format_row(kv.k.rope or kv.k, rope)
-        text = f"({latent.text} + {rotary.text})"
-        symbols = "row(kv_lora_rank) + row(qk_rope_head_dim), not divided by tp"
-        return symbols, Expression(text, latent.value + rotary.value)
-    if hasattr(cache, "index_head_dim"):
-        size = cache.index_head_dim
-        text = f"({size:,} B + ceil({size:,} / 128) x 4 B)"
-        symbols = "(index_head_dim codes of 1 B + a scale of 4 B for each 128)"
-        return symbols, Expression(text, size + cdiv(size, 128) * 4)
-    if hasattr(cache, "state_elements"):
-        conv, state = cache.conv_elements(tp), cache.recurrent_elements(tp)
-        text = f"({conv:,} x {cache.conv_bytes} B + {state:,} x {cache.element_bytes} B)"
-        value = conv * cache.conv_bytes + state * cache.element_bytes
-        symbols = "(convolution elements x bytes + state elements x bytes), both on one rank"
-        return symbols, Expression(text, value)
-    size = cache.state_bytes(kv, tp)
-    return "bytes of one state", Expression(f"{size:,} B", size)
-
-
-def _head_row(kv: KvFormat, head_size: int, head_size_v: int) -> tuple[Expression, str]:
-    """Key and value of one head: a short form where both are plain numbers of one width."""
-    k, v = _plain_bytes(kv.k), _plain_bytes(kv.v)
-    if k and k == v:
-        text = f"({head_size:,} + {head_size_v:,}) x {k} B"
-        return Expression(text, (head_size + head_size_v) * k), "(head_size + head_size_v) x bytes"
-    key, value = format_row(kv.k, head_size), format_row(kv.v, head_size_v)
-    text = f"({key.text} + {value.text})"
-    symbols = "(row of head_size + row of head_size_v), scales included"
-    return Expression(text, key.value + value.value), symbols
-
-
-def _plain_bytes(form: Format) -> int:
-    """Bytes of an element of a format without scales; 0 for any other."""
-    if form.metadata_bits or form.outlier_permille or form.column_bits or form.bits % 8:
-        return 0
-    return form.bits // 8
-
-
-def format_row(form: Format, elements: int) -> Expression:
-    """Bytes of one row of elements with its scales."""
-    size = form.row_bytes(elements)
-    if _plain_bytes(form):
-        return Expression(f"{elements:,} x {form.bits // 8} B", size)
-    bits, parts = elements * form.bits, [f"{elements:,} x {form.bits}"]
-    if form.metadata_bits:
-        groups, shown = 1, "1"
-        if form.group_size > 0:
-            groups, shown = cdiv(elements, form.group_size), f"ceil({elements:,} / {form.group_size})"
-        bits += groups * form.metadata_bits
-        parts.append(f"{shown} x {form.metadata_bits}")
-    if form.outlier_permille:
-        bits += cdiv(elements * form.outlier_permille * 32, 1000)
-        parts.append(f"ceil({elements:,} x {form.outlier_permille} x 32 / 1,000)")
-    if cdiv(bits, 8) != size:
-        return Expression(f"{size:,} B", size)
-    return Expression(f"ceil(({' + '.join(parts)}) bits / 8)", size)
-
-
-def _source(cache: Cache) -> str:
-    """The source that the cache's own documentation names, for its window or its state."""
-    for method in (type(cache).row, type(cache).state_bytes):
-        text = " ".join((method.__doc__ or "").split())
-        _, found, source = text.partition("Source: ")
-        if found:
-            return source.replace("`", "").rstrip(".")
-    return ""
-
-
-# What a sequence takes
 
 
 def rows_expression(rows: Sequence[Row], tokens: int) -> Expression:
@@ -227,7 +84,8 @@ def _sequences(report: FitReport, b: Budget) -> Iterable[Formula]:
     if reserved.value == kv.reserved_bytes_per_sequence:
         yield Formula(
             "one sequence, reserved", "blocks x bytes of a block" if page else "rows of the engine",
-            reserved.text, _size(reserved.value), f"how {words.engine(report.deployment)} stores it",
+            reserved.text, _size(reserved.value),
+            f"how {words.engine(report.deployment)} stores it",
         )  # fmt: skip
     shared = b.layout.shared_bytes(min(d.prefix_tokens, d.seq_len)) if d.prefix_tokens else 0
     batch, one = d.replica_batch, kv.reserved_bytes_per_sequence
@@ -258,79 +116,6 @@ def _blocks(rows: Sequence[Row], tokens: int, page: int) -> Expression | None:
     return Expression(" + ".join([*parts, *([f"{extra:,}"] if extra else [])]) or "0", value)
 
 
-# Weights
-
-
-class Part(NamedTuple):
-    """The weights of one part of the model on one rank."""
-
-    part: str
-    elements: int
-    size_bytes: int
-    bits: int | None
-    """Bits of a code where all its matrices have one format."""
-
-
-def weight_parts(
-    model: Model, scheme: WeightScheme, tp: int = 1, pp: int = 1, ep: int = 1, stage: int = 0
-) -> list[Part]:
-    """Elements and bytes by part, counted by the model itself with the other parts left out."""
-    from kvplan.model.model import Split
-
-    split = Split(tp, pp, ep)
-    counted = replace(model, stored=None)
-    eight = Format("elements", 8)
-    ones = WeightScheme("elements", eight, EVERY_MATRIX)
-    found = []
-    for part in model.parameters_by_part():
-        sizes = []
-        for form, dtype in ((scheme, model.dtype), (ones, eight)):
-            # A head beside the embedding is what tells an untied model from a tied one.
-            beside = {HEAD} if part == EMBEDDING else set()
-            size = _only(counted, {part} | beside, dtype).weight_bytes(form, split, stage)
-            if beside:
-                size -= _only(counted, beside, dtype).weight_bytes(form, split, stage)
-            sizes.append(size)
-        if sizes[1]:
-            found.append(Part(part, sizes[1], sizes[0], _code_bits(model, scheme, part)))
-    return found
-
-
-def _only(model: Model, parts: set[str], dtype: Format) -> Model:
-    layers = tuple(
-        Layer(layer.caches, tuple(t for t in layer.tensors if t.part in parts))
-        for layer in model.layers
-    )
-    outside = tuple(tensor for tensor in model.outside if tensor.part in parts)
-    return replace(model, layers=layers, outside=outside, dtype=dtype)
-
-
-def _code_bits(model: Model, scheme: WeightScheme, part: str) -> int | None:
-    tensors = {t for layer in set(model.layers) for t in layer.tensors} | set(model.outside)
-    mine = [t for t in tensors if t.part == part]
-    forms = {
-        scheme.format_for(t, "" if t in model.outside else "model.layers.*.", model.dtype).bits
-        for t in [t for t in mine if t.is_matrix] or mine
-    }
-    return forms.pop() if len(forms) == 1 else None
-
-
-def part_expression(part: Part) -> str:
-    """Its bytes as elements at so many bits, and what scales and vectors add."""
-    if part.bits is not None:
-        codes = cdiv(part.elements * part.bits, 8)
-        rest = part.size_bytes - codes
-        each = f"{part.bits // 8} B" if part.bits % 8 == 0 else f"{part.bits} bits / 8"
-        text = f"{part.elements:,} elements x {each}"
-        if part.bits % 8:
-            text = f"ceil({text})"
-        if rest == 0:
-            return text
-        if 0 < rest < codes:
-            return f"{text} + {rest:,} B of scales and vectors"
-    return f"{part.size_bytes:,} B"
-
-
 def _weights(report: FitReport, b: Budget) -> Iterable[Formula]:
     d, total = b.deployment, report.memory.weight_bytes
     if total is None:
@@ -348,9 +133,6 @@ def _weights(report: FitReport, b: Budget) -> Iterable[Formula]:
         return
     by = f"the files' own bytes, where shapes and formats come to {counted:,} B"
     yield Formula("weights", "what the files hold, on this GPU", f"{total:,} B", _size(total), by)
-
-
-# The engine's terms and the pool
 
 
 def _terms(report: FitReport, b: Budget) -> Iterable[Formula]:
@@ -406,15 +188,16 @@ def _laws(d: Deployment) -> Iterable[tuple[str, Expression]]:
 def _pool(report: FitReport, b: Budget) -> Iterable[Formula]:
     m, kv, d = report.memory, report.kv_cache, b.deployment
     share, total = d.args.gpu_memory_utilization, m.device_bytes
-    if m.claim_bytes is not None and share is not None and total is not None:
-        if math.ceil(total * share) == m.claim_bytes:
+    if share is not None and total is not None and m.claim_bytes is not None:
+        claim = math.ceil(total * share)
+        if claim == m.claim_bytes:
             yield Formula(
                 "claim", "ceil(GPU memory x gpu_memory_utilization)",
-                f"ceil({total:,} B x {share:g})", _size(m.claim_bytes),
+                f"ceil({total:,} B x {share:g})", _size(claim),
                 "memory as the framework sees it",
             )  # fmt: skip
     if m.claim_bytes is not None and m.weight_bytes is not None:
-        terms = [term.likely_bytes for term in m.terms]
+        terms = [term.likely_bytes for term in m.terms if term.in_claim]
         left = m.claim_bytes - m.weight_bytes - sum(terms)
         text = " - ".join(f"{size:,} B" for size in (m.claim_bytes, m.weight_bytes, *terms))
         if max(0, left) == m.kv_pool_bytes:
@@ -422,13 +205,12 @@ def _pool(report: FitReport, b: Budget) -> Iterable[Formula]:
                 "KV pool", "claim - weights - activation - graphs - runtime, at least 0",
                 f"max(0, {text})", _size(max(0, left)), "",
             )  # fmt: skip
-    if kv.pool_blocks is not None and kv.page_bytes and m.kv_pool_bytes is not None:
-        if m.kv_pool_bytes // kv.page_bytes == kv.pool_blocks:
-            yield Formula(
-                "blocks of the pool", "floor(pool / bytes of a block)",
-                f"floor({m.kv_pool_bytes:,} B / {kv.page_bytes:,} B)",
-                f"{kv.pool_blocks:,} blocks", "",
-            )  # fmt: skip
+    pool = m.kv_pool_bytes
+    if kv.page_bytes and pool is not None and pool // kv.page_bytes == kv.pool_blocks:
+        yield Formula(
+            "blocks of the pool", "floor(pool / bytes of a block)",
+            f"floor({pool:,} B / {kv.page_bytes:,} B)", f"{kv.pool_blocks:,} blocks", "",
+        )  # fmt: skip
     yield from _concurrency(report)
     available = b.available_bytes
     if m.headroom_bytes == available - kv.needed_bytes:
@@ -451,20 +233,19 @@ def _concurrency(report: FitReport) -> Iterable[Formula]:
     kv, d = report.kv_cache, report.deployment
     if kv.max_concurrency is None or not kv.blocks_per_sequence or kv.pool_blocks is None:
         return
+    if kv.pool_blocks / kv.blocks_per_sequence != kv.max_concurrency:
+        return
     text = f"{kv.pool_blocks:,} blocks / {kv.blocks_per_sequence:,} blocks"
-    if kv.pool_blocks / kv.blocks_per_sequence == kv.max_concurrency:
+    yield Formula(
+        "concurrency", "blocks of the pool / blocks of a sequence of max_model_len",
+        text, f"{kv.max_concurrency:,.2f}x", "as the engine prints it",
+    )  # fmt: skip
+    if d.max_model_len and int(kv.max_concurrency * d.max_model_len) == kv.pool_tokens:
         yield Formula(
-            "concurrency", "blocks of the pool / blocks of a sequence of max_model_len",
-            text, f"{kv.max_concurrency:,.2f}x", "as the engine prints it",
+            "tokens of the pool", "floor(concurrency x max_model_len)",
+            f"floor({text} x {d.max_model_len:,})", f"{kv.pool_tokens:,} tokens",
+            "as the engine prints it",
         )  # fmt: skip
-        longest = d.max_model_len
-        if longest and longest < MAX_TOKENS and kv.pool_tokens is not None:
-            if int(kv.max_concurrency * longest) == kv.pool_tokens:
-                yield Formula(
-                    "tokens of the pool", "floor(concurrency x max_model_len)",
-                    f"floor({text} x {longest:,})", f"{kv.pool_tokens:,} tokens",
-                    "as the engine prints it",
-                )  # fmt: skip
 
 
 def _signed(size: int) -> str:

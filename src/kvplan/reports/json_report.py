@@ -12,12 +12,17 @@ if TYPE_CHECKING:
 
 def render(report: FitReport, explained: Deployment | None, to_file: bool) -> str:  # noqa: ARG001
     """One document, indented, keys in the order of the contract."""
-    document = as_document(report)
+    return json.dumps(full_document(report, explained), indent=2, ensure_ascii=False) + "\n"
+
+
+def full_document(report: FitReport, explained: Deployment | None) -> dict[str, Any]:
+    """The report, and with it the formulas of ``explained`` when they are asked for."""
+    document: dict[str, Any] = as_document(report)
     if explained is not None:
         from kvplan.reports.formulas import formulas
 
         document["formulas"] = [line._asdict() for line in formulas(report, explained)]
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return document
 
 
 def as_document(node: Any) -> Any:

@@ -6,7 +6,6 @@ style. What a style looks like, and whether there is colour at all, is in `termi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -26,8 +25,10 @@ GAP = 2
 NARROWEST_FLEXIBLE = 20
 """Below this a column of words goes under its row instead of beside it."""
 
-_BOUND = re.compile(r"(?<=\d) (?=(?:GiB|B|GB/s|TFLOPS|tokens|blocks|bits|x)\b|%)")
-_HELD = "\N{NO-BREAK SPACE}"
+_UNITS = frozenset({"GiB", "B", "GB/s", "TFLOPS", "tokens", "blocks", "bits", "%"})
+"""Words that stay on the line of the number before them."""
+_NARROW = "─█▓░▚▞▒·▶ "
+"""What the reports draw with: one column each."""
 
 
 def printable(text: str) -> str:
@@ -39,13 +40,11 @@ def printable(text: str) -> str:
 
 def cell_width(text: str) -> int:
     """Columns that ``text`` takes on a terminal: two for a wide character, none for a mark."""
-    if text.isascii():
+    if text.isascii() or text.strip(_NARROW).isascii():
         return len(text)
     from unicodedata import combining, east_asian_width
 
-    return sum(
-        0 if combining(c) else 2 if east_asian_width(c) in {"W", "F"} else 1 for c in text
-    )
+    return sum(0 if combining(c) else 2 if east_asian_width(c) in {"W", "F"} else 1 for c in text)
 
 
 def wrap(text: str, width: int, hang: int = 0) -> list[str]:
@@ -53,10 +52,9 @@ def wrap(text: str, width: int, hang: int = 0) -> list[str]:
 
     A number stays on the line of its unit. Only a word longer than a line is cut.
     """
-    words = [word for word in _BOUND.sub(_HELD, printable(text)).split(" ") if word]
     lines: list[str] = []
     current, room = "", width
-    for word in words:
+    for word in _words(printable(text)):
         if current and cell_width(current) + 1 + cell_width(word) <= room:
             current += " " + word
             continue
@@ -71,9 +69,17 @@ def wrap(text: str, width: int, hang: int = 0) -> list[str]:
     if current or not lines:
         lines.append(current)
     margin = " " * hang
-    return [
-        (margin if number else "") + line.replace(_HELD, " ") for number, line in enumerate(lines)
-    ]
+    return [(margin if number else "") + line for number, line in enumerate(lines)]
+
+
+def _words(text: str) -> list[str]:
+    words: list[str] = []
+    for word in text.split(" "):
+        if words and words[-1][-1].isdigit() and word.rstrip(",;:.)") in _UNITS:
+            words[-1] += " " + word
+        elif word:
+            words.append(word)
+    return words
 
 
 def _cut(word: str, room: int) -> tuple[str, str]:
@@ -118,44 +124,28 @@ def table(
     fewer lines; then columns are left out by their ``drop``, and at last the first column wraps.
     """
     cells = [[_span(cell) for cell in row] for row in rows]
-    shown = list(range(len(columns)))
     room = width - indent
-    while True:
-        fixed = [i for i in shown if not columns[i].flexible]
-        sizes = {i: _natural(columns, cells, i) for i in shown}
-        taken = sum(sizes[i] for i in fixed) + GAP * (len(fixed) - 1)
-        if taken <= room:
-            break
-        droppable = [i for i in fixed if columns[i].drop]
-        if not droppable:
-            sizes[fixed[0]] = max(6, sizes[fixed[0]] - (taken - room))
-            taken = sum(sizes[i] for i in fixed) + GAP * (len(fixed) - 1)
-            break
-        shown.remove(max(droppable, key=lambda i: columns[i].drop))
-    flexible = next((i for i in shown if columns[i].flexible), None)
+    sizes = _sizes(columns, cells, room)
+    taken = sum(sizes.values()) + GAP * (len(sizes) - 1)
+    flexible = next((i for i, column in enumerate(columns) if column.flexible), None)
     left = room - taken - GAP
-    beside = flexible is not None and (
-        left >= NARROWEST_FLEXIBLE or left >= sizes.get(flexible, 0)
-    )
-    margin = Span(" " * indent)
+    widest = 0 if flexible is None else _natural(columns, cells, flexible)
+    beside = flexible is not None and left >= min(NARROWEST_FLEXIBLE, widest)
     lines: list[Line] = []
-    if any(columns[i].title for i in shown):
-        titles: Line = [margin]
-        for i in fixed:
-            titles.append(Span(_padded(columns[i].title, sizes[i], columns[i].right), "title"))
-            titles.append(Span(" " * GAP))
+    if any(column.title for column in columns):
+        titles = [Span(column.title, "title") for column in columns]
+        lines += _row(columns, titles, sizes, indent)
         if beside and flexible is not None:
-            titles.append(Span(columns[flexible].title, "title"))
-        lines.append(titles)
+            lines[-1] += [Span(" " * GAP), titles[flexible]]
     for row in cells:
-        lines += _row(columns, row, fixed, sizes, margin)
+        lines += _row(columns, row, sizes, indent)
         if flexible is None or not row[flexible].text:
             continue
         text, style = row[flexible]
         first, *rest = wrap(text, left) if beside else ("",)
         below = wrap(text, room - 2)
         if beside and (not under or not rest or len(rest) < len(below)):
-            lines[-1].append(Span(first, style))
+            lines[-1] += [Span(" " * GAP), Span(first, style)]
             blank = Span(" " * (indent + taken + GAP))
             lines += [[blank, Span(line, style)] for line in rest]
         else:
@@ -163,25 +153,37 @@ def table(
     return lines
 
 
+def _sizes(columns: Sequence[Column], rows: Sequence[Sequence[Span]], room: int) -> dict[int, int]:
+    """Widths of the columns that are shown, the flexible one aside."""
+    sizes = {
+        i: _natural(columns, rows, i) for i, column in enumerate(columns) if not column.flexible
+    }
+    while (over := sum(sizes.values()) + GAP * (len(sizes) - 1) - room) > 0:
+        last = max(sizes, key=lambda i: columns[i].drop)
+        if not columns[last].drop:
+            first = min(sizes)
+            sizes[first] = max(6, sizes[first] - over)
+            break
+        del sizes[last]
+    return sizes
+
+
 def _row(
-    columns: Sequence[Column],
-    row: Sequence[Span],
-    fixed: Sequence[int],
-    sizes: dict[int, int],
-    margin: Span,
+    columns: Sequence[Column], row: Sequence[Span], sizes: dict[int, int], indent: int
 ) -> list[Line]:
     """One row; a first cell that is too long takes lines of its own above."""
+    margin = Span(" " * indent)
     above: list[Line] = []
     line: Line = [margin]
-    for i in fixed:
-        text = printable(row[i].text)
-        if cell_width(text) > sizes[i]:
-            *extra, text = wrap(text, sizes[i])
-            above += [[margin, Span(part, row[i].style)] for part in extra]
-        blanks = Span(" " * (sizes[i] - cell_width(text)))
-        shown = Span(text, row[i].style)
-        line += [blanks, shown] if columns[i].right else [shown, blanks]
-        line.append(Span(" " * GAP))
+    for i, size in sizes.items():
+        text, style = printable(row[i].text), row[i].style
+        if cell_width(text) > size:
+            *extra, text = wrap(text, size)
+            above += [[margin, Span(part, style)] for part in extra]
+        blanks = Span(" " * (size - cell_width(text)))
+        if len(line) > 1:
+            line.append(Span(" " * GAP))
+        line += [blanks, Span(text, style)] if columns[i].right else [Span(text, style), blanks]
     return [*above, line]
 
 
@@ -207,27 +209,24 @@ def facts(pairs: Iterable[tuple[str, Cell]], width: int, *, indent: int = 2) -> 
 
 def grid(pairs: Sequence[tuple[str, Span]], width: int, *, indent: int = 2) -> list[Line]:
     """Short facts in as many columns as the width takes, read downwards."""
-    for count in range(min(4, len(pairs)), 0, -1):
-        height = -(-len(pairs) // count)
-        columns = [pairs[start : start + height] for start in range(0, len(pairs), height)]
-        labels = [max(cell_width(label) for label, _ in column) + GAP for column in columns]
-        sizes = [
-            label + max(cell_width(value.text) for _, value in column)
-            for label, column in zip(labels, columns, strict=True)
-        ]
-        if indent + sum(sizes) + (GAP + 1) * (len(sizes) - 1) <= width or count == 1:
-            break
-    if count == 1:
-        return facts(pairs, width, indent=indent)
-    lines: list[Line] = []
-    for number in range(height):
-        line: Line = [Span(" " * indent)]
-        for column, label, size in zip(columns, labels, sizes, strict=True):
-            if number < len(column):
-                name, value = column[number]
-                line += [Span(_padded(name, label, False), "label"), value]
-                line.append(Span(" " * (size - label - cell_width(value.text) + GAP + 1)))
-        lines.append(line)
+    for count in range(min(4, len(pairs)), 1, -1):
+        lines = _columns(pairs, count, indent)
+        if max(map(line_width, lines)) <= width:
+            return lines
+    return facts(pairs, width, indent=indent)
+
+
+def _columns(pairs: Sequence[tuple[str, Span]], count: int, indent: int) -> list[Line]:
+    height = -(-len(pairs) // count)
+    lines: list[Line] = [[Span(" " * indent)] for _ in range(height)]
+    for start in range(0, len(pairs), height):
+        column = pairs[start : start + height]
+        label = max(cell_width(name) for name, _ in column) + GAP
+        size = max(cell_width(value.text) for _, value in column)
+        last = start + height >= len(pairs)
+        for line, (name, value) in zip(lines, column, strict=False):
+            blanks = "" if last else " " * (size - cell_width(value.text) + GAP + 1)
+            line += [Span(_padded(name, label, False), "label"), value, Span(blanks)]
     return lines
 
 

@@ -12,7 +12,7 @@ from kvplan.units import format_gib
 if TYPE_CHECKING:
     from kvplan.deployment import Deployment
     from kvplan.planning.report import FitReport
-    from kvplan.reports.formulas import Formula
+    from kvplan.reports.formula import Formula
 
 
 def render(report: FitReport, explained: Deployment | None, to_file: bool) -> str:  # noqa: ARG001
@@ -91,7 +91,7 @@ def _kv(report: FitReport) -> str:
 
 
 def _facts(found: list[words.Fact]) -> str:
-    rows = [[escape(fact.label), escape(fact.value)] for fact in found]
+    rows = [[escape(label), escape(value)] for label, value in found]
     return table(["figure", "value"], rows)
 
 

@@ -29,7 +29,7 @@ from kvplan.units import format_gib
 if TYPE_CHECKING:
     from kvplan.deployment import Deployment
     from kvplan.planning.report import FitReport, OptionReport
-    from kvplan.reports.formulas import Formula
+    from kvplan.reports.formula import Formula
 
 WIDE = 120
 """From here sections stand side by side."""
@@ -105,9 +105,9 @@ def _memory(report: FitReport, width: int) -> list[Line]:
             if m.headroom_bytes is None or m.headroom_bytes >= 0:
                 add(mark, "KV cache free", m.headroom_bytes, "headroom")
             else:
-                short = Span("KV cache missing", "bad")
+                short = Span("missing", "bad")
                 add(Span("▶", "over"), short, -m.headroom_bytes, "more than there is")
-        elif part.key == "outside":
+        elif part.size_bytes:
             add(mark, "not claimed", part.size_bytes, _outside(report))
     if m.kv_pool_bytes is not None:
         pool = "as given" if m.claim_bytes is None else "needed and free together"
@@ -135,18 +135,17 @@ def _outside(report: FitReport) -> str:
 
 
 def _kv(report: FitReport, width: int) -> list[Line]:
-    pairs: list[tuple[str, Cell]] = [(fact.label, fact.value) for fact in words.kv_facts(report)]
+    pairs: list[tuple[str, Cell]] = [*words.kv_facts(report)]
     pairs += [
-        (fact.label, Span(fact.value, "dim"))
-        for fact in map(words.group, report.kv_cache.groups)
+        (label, Span(value, "dim")) for label, value in map(words.group, report.kv_cache.groups)
     ]
     return [heading("KV cache per GPU", width), *facts(pairs, width)]
 
 
 def _limits(report: FitReport, width: int) -> list[Line]:
     pairs = [
-        (fact.label, Span(fact.value, "bad" if fact.value == words.NONE_FITS else ""))
-        for fact in words.limits(report)
+        (label, Span(value, "bad" if value == words.NONE_FITS else ""))
+        for label, value in words.limits(report)
     ]
     title = "Limits, each on its own"
     return [heading(title, width), *grid(pairs, width)]
@@ -164,7 +163,9 @@ def _matrix(report: FitReport, width: int) -> list[Line]:
     asked = [count == d.seq_len for count in matrix.contexts]
     for number, title in enumerate(titles):
         # Where there is no room, the contexts farthest below the asked one go first.
-        columns.append(Column(title.rjust(widest), right=True, drop=0 if asked[number] else 50 - number))
+        columns.append(
+            Column(title.rjust(widest), right=True, drop=0 if asked[number] else 50 - number)
+        )
     rows: list[list[Cell]] = []
     for row in matrix.rows:
         cells: list[Cell] = [
@@ -181,8 +182,7 @@ def _matrix(report: FitReport, width: int) -> list[Line]:
 
 
 def _recommended(report: FitReport, width: int) -> list[Line]:
-    pairs = [(fact.label, fact.value) for fact in words.recommended(report)]
-    return [heading("Recommended", width), *facts(pairs, width)]
+    return [heading("Recommended", width), *facts(words.recommended(report), width)]
 
 
 def _options(report: FitReport, width: int) -> list[Line]:
@@ -216,18 +216,25 @@ def option_note(option: OptionReport) -> str:
 
 
 def _command(report: FitReport, width: int) -> list[Line]:
-    """The engine's command, broken so that it can be pasted into a shell."""
+    """The engine's command, broken so that it can be pasted into a shell.
+
+    A word that is longer than a line goes on at the left edge of the next, which a shell reads as
+    one word; a quoted one is left whole, because there it would not be.
+    """
     if not report.flags:
         return []
     lines: list[Line] = [heading("Command", width)]
-    current, room = "  ", width - 2
+    current, margin = "", "  "
     for piece in words.command(report.flags):
-        if current.strip() and cell_width(current) + 1 + cell_width(piece) > room:
-            lines.append([Span(current + " \\", "code")])
-            current = "    " + piece
-        else:
-            current += piece if not current.strip() else " " + piece
-    lines.append([Span(current, "code")])
+        if current and cell_width(margin + current) + 1 + cell_width(piece) > width - 2:
+            lines.append([Span(f"{margin}{current} \\", "code")])
+            current, margin = "", "    "
+        current += piece if not current else " " + piece
+        while cell_width(margin + current) > width - 2 and "'" not in current:
+            room = width - 1 - len(margin)
+            lines.append([Span(f"{margin}{current[:room]}\\", "code")])
+            current, margin = current[room:], ""
+    lines.append([Span(margin + current, "code")])
     return lines
 
 

@@ -46,11 +46,13 @@ _STYLES = {
     "indexer": "#d98fbf",
     "recurrent": "#56c7c7",
     "cross_attention": "#f5c451",
+    "compressed": "#b38df0",
+    "compressor_state": "#f5c451",
     "shared": "#6b7280",
 }
 """What the styles of `layout` look like."""
 
-_ASCII = str.maketrans("█▓░▚▞▒·─▶×…–•▲", "#=-%&+.->x~-*^")
+_ASCII = str.maketrans("█▓░▚▞▒·─▶", "#=-%&+.->")
 """Stand-ins of one column for a terminal that cannot show the characters of the reports."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kvplan.reports.layout import printable
 from kvplan.units import GIB, MAX_TOKENS, format_bytes, format_gib, format_tokens
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
         LimitsReport,
         TermReport,
     )
+
+Fact = tuple[str, str]
+"""A label and its figure in words."""
 
 NONE_FITS = "none fits"
 MOST_SEQUENCES = 1 << 20
@@ -33,7 +36,8 @@ _KINDS = {
     "indexer": "sparse indexer",
     "recurrent": "recurrent state",
     "cross_attention": "cross attention",
-    "compressed": "compressed",
+    "compressed": "compressed vectors",
+    "compressor_state": "open group of the compressor",
     "shared": "shared with another layer",
 }
 
@@ -58,7 +62,7 @@ def size_range(term: TermReport) -> str:
     if term.low_bytes == term.high_bytes:
         return ""
     low, high = f"{term.low_bytes / GIB:,.2f}", format_gib(term.high_bytes)
-    return f"{low} to {high}"
+    return f"{low} to {high}" + ("" if term.in_claim else ", beside the claim")
 
 
 def count_of(number: int, noun: str) -> str:
@@ -67,10 +71,13 @@ def count_of(number: int, noun: str) -> str:
 
 
 def parameters(count: int) -> str:
-    """Parameters to three digits, in millions or billions."""
-    size, unit = (count / 1e9, "billion") if count >= 999_500_000 else (count / 1e6, "million")
-    digits = 2 if size < 10 else 1 if size < 100 else 0
-    return f"{size:,.{digits}f} {unit}"
+    """Parameters to three digits."""
+    for unit, size in (("trillion", 10**12), ("billion", 10**9), ("million", 10**6)):
+        if count >= size * 0.9995:
+            amount = count / size
+            digits = 2 if amount < 9.995 else 1 if amount < 99.95 else 0
+            return f"{amount:.{digits}f} {unit}"
+    return f"{count:,}"
 
 
 def sequences(count: int) -> str:
@@ -120,20 +127,13 @@ def bits(count: float) -> str:
     return f"{count:.2f}".rstrip("0").rstrip(".")
 
 
-class Fact(NamedTuple):
-    """A figure with its label."""
-
-    label: str
-    value: str
-
-
 def kv_facts(report: FitReport) -> list[Fact]:
     """The KV cache of one GPU, logical and reserved apart."""
     kv, d = report.kv_cache, report.deployment
     facts = [
-        Fact("one token", f"{format_bytes(kv.bytes_per_token)} more at {d.seq_len:,} tokens"),
-        Fact("one sequence", _sequence(report)),
-        Fact(
+        ("one token", f"{format_bytes(kv.bytes_per_token)} more at {d.seq_len:,} tokens"),
+        ("one sequence", _sequence(report)),
+        (
             "batch",
             f"{format_gib(kv.needed_bytes)} for {count_of(d.batch, 'sequence')}"
             + (f" over {d.dp} replicas" if d.dp > 1 else ""),
@@ -141,17 +141,17 @@ def kv_facts(report: FitReport) -> list[Fact]:
     ]
     if kv.pool_blocks is not None and kv.page_bytes is not None:
         facts.append(
-            Fact("pool", f"{kv.pool_blocks:,} blocks of {format_bytes(kv.page_bytes)}" + _pool(kv))
+            ("pool", f"{kv.pool_blocks:,} blocks of {format_bytes(kv.page_bytes)}" + _pool(kv))
         )
     if kv.max_concurrency is not None:
         facts.append(
-            Fact(
+            (
                 "concurrency",
                 f"{kv.max_concurrency:,.2f}x at max_model_len {d.max_model_len or d.seq_len:,}",
             )
         )
     if kv.mean_concurrency is not None:
-        facts.append(Fact("at mean length", f"{kv.mean_concurrency:,.2f} sequences at once"))
+        facts.append(("at mean length", f"{kv.mean_concurrency:,.2f} sequences at once"))
     return facts
 
 
@@ -180,7 +180,7 @@ def group(g: GroupReport) -> Fact:
         parts.append(f"{format_bytes(g.bytes_per_token)} a token{upto}")
     if g.constant_bytes:
         parts.append(f"{format_bytes(g.constant_bytes)} whatever the length")
-    return Fact(f"{count_of(g.layers, 'layer')}", f"{kind_name(g.kind)}: " + ", ".join(parts))
+    return (f"{count_of(g.layers, 'layer')}", f"{kind_name(g.kind)}: " + ", ".join(parts))
 
 
 def limits(report: FitReport) -> list[Fact]:
@@ -188,34 +188,36 @@ def limits(report: FitReport) -> list[Fact]:
     x: LimitsReport = report.limits
     d = report.deployment
     facts = [
-        Fact("largest batch", sequences(x.max_batch) if x.max_batch else NONE_FITS),
-        Fact("longest sequence", tokens(x.max_seq_len) if x.max_seq_len else NONE_FITS),
-        Fact("smallest tp", NONE_FITS if x.min_tp is None else str(x.min_tp)),
-        Fact("fewest GPUs", NONE_FITS if x.min_gpus is None else str(x.min_gpus)),
-        Fact("mildest KV format", x.kv_cache_dtype or NONE_FITS),
+        ("largest batch", sequences(x.max_batch) if x.max_batch else NONE_FITS),
+        ("longest sequence", tokens(x.max_seq_len) if x.max_seq_len else NONE_FITS),
+        ("smallest tp", NONE_FITS if x.min_tp is None else str(x.min_tp)),
+        ("fewest GPUs", NONE_FITS if x.min_gpus is None else str(x.min_gpus)),
+        ("mildest KV format", x.kv_cache_dtype or NONE_FITS),
     ]
     if report.memory.claim_bytes is not None:
-        facts.append(Fact("mildest weights", x.weight_format or NONE_FITS))
+        facts.append(("mildest weights", x.weight_format or NONE_FITS))
     if d.max_num_seqs is not None:
         utilization = x.min_gpu_memory_utilization
         facts += [
-            Fact("max_num_seqs", _most(x.max_num_seqs)),
-            Fact("max_num_batched_tokens", _most(x.max_num_batched_tokens)),
+            ("max_num_seqs", _most(x.max_num_seqs)),
+            ("max_num_batched_tokens", _most(x.max_num_batched_tokens)),
         ]
         if d.gpu_memory_utilization is not None and report.memory.claim_bytes is not None:
             facts.append(
-                Fact(
+                (
                     "gpu_memory_utilization",
                     NONE_FITS if utilization is None else f"{utilization:g} or more",
                 )
             )
     if x.fits_eager is not None:
-        facts.append(Fact("without CUDA graphs", "fits" if x.fits_eager else NONE_FITS))
+        facts.append(("without CUDA graphs", "fits" if x.fits_eager else NONE_FITS))
     return facts
 
 
 def _most(largest: int | None) -> str:
-    return NONE_FITS if largest is None else f"up to {sequences(largest)}"
+    if largest is None:
+        return NONE_FITS
+    return "no limit" if largest >= MOST_SEQUENCES else f"up to {largest:,}"
 
 
 def recommended(report: FitReport) -> list[Fact]:
@@ -226,12 +228,12 @@ def recommended(report: FitReport) -> list[Fact]:
     if any(option.change == f"--kv {r.kv_cache_dtype}" for option in report.options):
         kv_reason, _, _ = kv_reason.partition("; measured: ")  # its figures are in the options
     facts = [
-        Fact("batch", f"{sequences(r.batch)}: {r.batch_reason}"),
-        Fact("KV bits", f"{bits(r.kv_bits)} bits, {r.kv_cache_dtype}: {kv_reason}"),
-        Fact("window", f"{window}: {r.window_reason.removeprefix('none: ')}"),
+        ("batch", f"{sequences(r.batch)}: {r.batch_reason}"),
+        ("KV bits", f"{bits(r.kv_bits)} bits, {r.kv_cache_dtype}: {kv_reason}"),
+        ("window", f"{window}: {r.window_reason.removeprefix('none: ')}"),
     ]
     if r.block_size is not None:
-        facts.append(Fact("block size", f"{r.block_size} tokens: {r.block_size_reason}"))
+        facts.append(("block size", f"{r.block_size} tokens: {r.block_size_reason}"))
     return facts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvplan.reports.json_report import as_document
+from kvplan.reports.json_report import full_document
 
 if TYPE_CHECKING:
     from kvplan.deployment import Deployment
@@ -15,5 +15,7 @@ def render(report: FitReport, explained: Deployment | None, to_file: bool) -> st
     """One document, keys in the order of the contract."""
     import yaml
 
-    text: str = yaml.safe_dump(as_document(report), sort_keys=False, allow_unicode=True, width=100)
+    text: str = yaml.safe_dump(
+        full_document(report, explained), sort_keys=False, allow_unicode=True, width=100
+    )
     return text

@@ -35,9 +35,12 @@ def profile_text(published: Published) -> str:
         profile["checkpoint"] = checkpoint
     profile["sources"] = [_one_line(f"config.json of {published.source}")]
     Profile.model_validate(profile)
-    return yaml.safe_dump(
-        profile, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None
-    )
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+            return True  # a profile with aliases would not be read back
+
+    return yaml.dump(profile, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _checkpoint(published: Published, model: Model) -> dict[str, Any]:

@@ -166,7 +166,9 @@ def test_stage_that_runs_out_first_decides() -> None:
     model = cache_model([(HEAD,)] * 3)  # stages of 2 layers and of 1
     d = deployment(model, pp=2, device_bytes=10_000_000)
     assert evaluate(ENGINE, d, 0.0).stage == 0
-    late = FakeEngine(10_000_000, last_stage_terms=[Term("activation", 0, 9_000_000, 9_000_000, "")])
+    late = FakeEngine(
+        10_000_000, last_stage_terms=[Term("activation", 0, 9_000_000, 9_000_000, "")]
+    )
     budget = evaluate(late, d, 0.0)
     assert (budget.stage, budget.pool_bytes) == (1, 1_000_000)
 

@@ -4,9 +4,9 @@
     pool   = claim - weights - activation peak - CUDA graphs - runtime
     blocks = pool // bytes of a block, one of which is never given out
 
-Rules are those of 0.33 unless a version says otherwise. Source: vLLM
+Rules are those of 0.33; what earlier versions did otherwise is in `versions`. Source: vLLM
 ``v1/worker/gpu_worker.py`` ``determine_available_memory``; the terms are in `overheads`, the
-blocks in `kv_layout`, formats and block sizes in `formats`.
+blocks in `kv_layout`, formats and block sizes in `formats`, start-up logs in `log`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from kvplan.deployment import Deployment
 from kvplan.engines.base import Claim, KvLayout, PoolFigures, Term
-from kvplan.engines.vllm import formats, overheads
+from kvplan.engines.vllm import formats, loading, overheads, versions
 from kvplan.engines.vllm.block_size import settle
 from kvplan.engines.vllm.flags import serve_command
 from kvplan.engines.vllm.further import further
@@ -27,9 +27,8 @@ from kvplan.model.tensors import VOCAB_PADDING
 from kvplan.precision.kv import KvFormat
 from kvplan.units import round_up
 
-NEWEST = (0, 33)
-OLDEST = (0, 21)
-"""The oldest version whose block planner is the one modelled here."""
+LONG_CONTEXT = 32_768
+"""Above this many tokens V0 turns chunked prefill on by itself (``engine/arg_utils.py``)."""
 
 
 class Vllm:
@@ -39,13 +38,14 @@ class Vllm:
 
     def resolve(self, deployment: Deployment) -> Deployment:
         """Defaults of the API server on this GPU; each value the user did not give is said."""
-        version = _version(deployment.engine_version)
+        version = versions.parse(deployment.engine_version)
         _check_hardware(deployment)
         _check_division(deployment)
         deployment = formats.with_own_format(deployment)
         formats.check_format(deployment)
         formats.check_block_size(deployment)
-        d = deployment._replace(engine_version=f"{version[0]}.{version[1]}")
+        d = deployment._replace(engine_version=versions.said(version))
+        d = _check_version(d)
         args = d.args
         max_model_len = d.seq_len if args.max_model_len is None else args.max_model_len
         if max_model_len < d.seq_len:
@@ -71,17 +71,25 @@ class Vllm:
         total = deployment.usable_bytes + deployment.reserve_bytes
         utilization = deployment.args.gpu_memory_utilization or 1.0
         outside = overheads.outside_claim_bytes(
-            tp=deployment.tp, pp=deployment.pp, version=_version(deployment.engine_version)
+            tp=deployment.tp,
+            pp=deployment.pp,
+            version=versions.parse(deployment.engine_version),
         )
         return Claim(
             overheads.claim_bytes(total, utilization),
             Term("context", *outside, "CUDA context and NCCL buffers in logged start-ups"),
         )
 
+    def weight_bytes(self, deployment: Deployment, stage: int) -> int:
+        """The checkpoint's bytes, padded and repacked as its kernels want them."""
+        version = versions.parse(deployment.engine_version)
+        return loading.weight_bytes(deployment, stage, version)
+
     def overheads(self, deployment: Deployment, stage: int) -> Sequence[Term]:
         """Activation peak, CUDA graphs and runtime, with their ranges."""
         d, model, args = deployment, deployment.model, deployment.args
-        version = _version(d.engine_version)
+        r = _rules(d)
+        version = r.version
         tokens, sequences = args.max_num_batched_tokens or 0, args.max_num_seqs or 0
         vocab = model.vocab_size or 0
         last = stage == d.pp - 1
@@ -96,6 +104,8 @@ class Vllm:
             experts_per_token=model.experts_per_token,
             moe_intermediate_size=model.expert_width,
             expert_parallel=d.ep > 1,
+            # V0 with chunked prefill profiled a step that samples nothing, up to 0.7.
+            samples=version >= (0, 8) or tokens >= (args.max_model_len or 0),
         )
         encoder = overheads.encoder_peak_bytes(multimodal=model.is_multimodal and stage == 0)
         peak = overheads.Estimate(*map(max, activation, encoder))
@@ -119,6 +129,7 @@ class Vllm:
                 max_num_seqs=sequences,
                 batched_tokens=tokens,
                 version=version,
+                v1=r.v1,
                 data_centre_blackwell=capability is not None and capability[0] == 10,
             ),
             is_moe=model.experts_per_token > 0,
@@ -126,7 +137,12 @@ class Vllm:
         )
         return (
             Term("activation", *peak, "profile run: larger of MLP and sampler, measured law"),
-            Term("cuda_graph", *graphs, "graphs captured, per layer and size, measured law"),
+            Term(
+                "cuda_graph",
+                *graphs,
+                "graphs captured, per layer and size, measured law",
+                in_claim=overheads.graphs_in_budget(version),
+            ),
             Term("runtime", *runtime, "kernels, NCCL and the sampler's tables, measured"),
         )
 
@@ -140,6 +156,7 @@ class Vllm:
             pp=d.pp,
             stage=stage,
             hybrid=not args.disable_hybrid_kv_cache_manager,
+            r=_rules(d),
         )
         return layout._replace(fixed_blocks=further(d).num_gpu_blocks_override)
 
@@ -150,18 +167,31 @@ class Vllm:
 
         ``concurrency = blocks / blocks of one request at max_model_len`` and ``tokens =
         int(concurrency * max_model_len)``; the null block is counted although nobody can use it.
-        Source: vLLM ``v1/core/kv_cache_utils.py`` ``get_kv_cache_capacity``.
+        To 0.19 ``tokens = blocks // groups * block_size``, which for several groups is no capacity,
+        and to 0.8 (V0: always) ``concurrency = tokens / max_model_len``.
+        Source: vLLM ``v1/core/kv_cache_utils.py`` ``get_kv_cache_capacity``, and before
+        ``_report_kv_cache_config``, ``get_kv_cache_config``.
         """
-        max_model_len = deployment.args.max_model_len or deployment.seq_len
+        d, r = deployment, _rules(deployment)
+        max_model_len = d.args.max_model_len or d.seq_len
         blocks, needed = layout.pool_blocks(pool_bytes), layout.sequence_blocks(max_model_len)
         if blocks is None or not needed:
             return PoolFigures()
         concurrency = blocks / needed
-        return PoolFigures(int(concurrency * max_model_len), concurrency)
+        if r.tokens_from_concurrency:
+            return PoolFigures(int(concurrency * max_model_len), concurrency)
+        block_size = min(group.block_tokens for group in layout.groups)
+        tokens = blocks // len(layout.groups) * block_size * d.dcp
+        return PoolFigures(tokens, concurrency if r.groups_windows else tokens / max_model_len)
 
     def kv_formats(self, deployment: Deployment) -> Sequence[KvFormat]:
         """What its attention backends take here."""
-        return formats.accepted(deployment._replace(kv_is_stated=False))
+        version = versions.parse(deployment.engine_version)
+        return [
+            form
+            for form in formats.accepted(deployment._replace(kv_is_stated=False))
+            if versions.format_since(form) <= version
+        ]
 
     def block_sizes(self, deployment: Deployment) -> Sequence[int]:
         """What its attention backends take here."""
@@ -205,7 +235,9 @@ def _paging(d: Deployment, block_size: int) -> Paging:
     args, more = d.args, further(d)
     # Batches scheduled but not finished: one more than the stages when scheduling runs ahead
     # (vLLM VllmConfig.max_concurrent_batches).
-    in_flight = (d.pp + args.async_scheduling) * (args.max_num_batched_tokens or 0)
+    r = _rules(d)
+    batches = d.pp + args.async_scheduling if r.window_holds_all_batches else 1
+    in_flight = batches * (args.max_num_batched_tokens or 0)
     capability = d.gpu.compute_capability
     kinds = {group.cache.kind for group in d.model.groups}
     return Paging(
@@ -219,7 +251,8 @@ def _paging(d: Deployment, block_size: int) -> Paging:
         # Without any attention there is no prefix cache to keep states for.
         aligned_states=args.prefix_caching and kinds != {"recurrent"},
         state_element_bytes=more.mamba_ssm_cache_bytes,
-        exports_checkpoints=capability is not None and capability >= (9, 0),
+        exports_checkpoints=r.states_exported and capability is not None and capability >= (9, 0),
+        mamba_exports=r.states_exported,
         speculative_tokens=args.speculative_tokens,
         skipped_layers=more.skipped_layers,
         skips_windows=more.skips_windows,
@@ -242,22 +275,24 @@ def _with_block_size(d: Deployment) -> Deployment:
     return d.with_args(block_size=settled)
 
 
-def _version(text: str | None) -> tuple[int, int]:
-    if text is None:
-        return NEWEST
-    parts = text.lstrip("v").split(".")
-    if not (len(parts) in {2, 3} and all(part.isdigit() and len(part) < 4 for part in parts)):
-        raise InputError(
-            f"--engine vllm@{text}: not a version such as vllm@{NEWEST[0]}.{NEWEST[1]}"
-        )
-    version = (int(parts[0]), int(parts[1]))
-    if not OLDEST <= version <= NEWEST:
-        raise UnsupportedCombination(
-            f"vLLM {text} is not modelled: its block planner differs from the one kvplan knows",
-            hint=f"Modelled: {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]}. "
-            "--engine none gives the bare formula.",
-        )
-    return version
+def _rules(d: Deployment) -> versions.Rules:
+    version = versions.parse(d.engine_version)
+    v1 = further(d).use_v1
+    if v1 is None:
+        v1 = versions.uses_v1(version, d.gpu, kv_is_stated=d.kv_is_stated)
+    return versions.rules(version, v1=v1)
+
+
+def _check_version(d: Deployment) -> Deployment:
+    """Refuse what this version is not known to do; say which of the two engines it runs."""
+    r = _rules(d)
+    versions.check_engine(r.version, further(d).use_v1)
+    versions.check(d.model, d.kv, r)
+    if d.dcp > 1 and r.version != versions.NEWEST:
+        versions.need(r, versions.CONTEXT_PARALLEL, f"shares (--dcp {d.dcp})", d.model)
+    if not r.v1 and r.version >= (0, 8):
+        d = d.saying(assumption="the V0 engine, as VLLM_USE_V1=0 or an older GPU has it")
+    return d
 
 
 def _check_hardware(deployment: Deployment) -> None:
@@ -311,6 +346,8 @@ def _batch_limits(d: Deployment, version: tuple[int, int], max_model_len: int) -
         version=version,
         max_model_len=max_model_len,
         max_num_seqs=args.max_num_seqs,
+        v1=_rules(d).v1,
+        chunked_prefill=_rules(d).v1 or _chunks_by_itself(d, max_model_len),
     )
     sequences, tokens = default.max_num_seqs, default.max_num_batched_tokens
     if args.max_num_seqs is None:
@@ -331,6 +368,16 @@ def _batch_limits(d: Deployment, version: tuple[int, int], max_model_len: int) -
             "of a step"
         )
     return d.with_args(max_num_seqs=sequences, max_num_batched_tokens=tokens)
+
+
+def _chunks_by_itself(d: Deployment, max_model_len: int) -> bool:
+    """Whether V0 turns chunked prefill on: long contexts of text models without a window."""
+    kinds = {group.cache.kind for group in d.model.groups}
+    return (
+        max_model_len > LONG_CONTEXT
+        and not d.model.is_multimodal
+        and not kinds & {"sliding_window", "chunked_local"}
+    )
 
 
 ENGINE = Vllm()

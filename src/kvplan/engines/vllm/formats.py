@@ -8,6 +8,7 @@ Source: vLLM 0.33 ``v1/attention/backends`` (``supported_kv_cache_dtypes``,
 from __future__ import annotations
 
 from kvplan.deployment import Deployment
+from kvplan.engines.vllm.versions import latent_block_size, parse
 from kvplan.errors import UnsupportedCombination
 from kvplan.model.caches import ChunkedLocal, Compressed, Indexer, Latent, SlidingWindow
 from kvplan.model.model import Model
@@ -172,6 +173,9 @@ def default_block_size(deployment: Deployment) -> tuple[int, str]:
     capability = deployment.gpu.compute_capability
     if is_sparse_latent(deployment.model):
         return SPARSE_BLOCK_SIZE, "sparse latent attention takes 64"
+    older = latent_block_size(parse(deployment.engine_version), deployment.gpu)
+    if older is not None:
+        return older
     if capability is not None and capability[0] == 9:
         if deployment.kv.k.bits == 8:
             return 64, "FLASHMLA"

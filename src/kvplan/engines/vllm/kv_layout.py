@@ -47,9 +47,9 @@ def vllm_layout(
         groups = pack_groups(specs)
     else:
         specs = specs if hybrid else without_windows(specs)
-    if len({(spec.kind, spec.cap_tokens) for _, spec in specs}) > 1:
-        check_pages({spec.page_bytes for _, spec in specs}, model, r)
-    groups = group_layers(specs, r.evens_below)
+        if len({(spec.kind, spec.cap_tokens) for _, spec in specs}) > 1:
+            check_pages({spec.page_bytes for _, spec in specs}, model, r)
+        groups = group_layers(specs, r.evens_below)
     start, end = stage_layers(model.num_hidden_layers, pp, stage)
     block_bytes = max(group.bytes_between(start, end) for group in groups)
     rows = tuple(group.spec.row(block_bytes, paging.dcp) for group in groups)

@@ -13,10 +13,10 @@ called assumed. Law constants come from the start-up logs in ``tests/data/vllm_o
 
 **The identity the terms are for** (``v1/worker/gpu_worker.py: determine_available_memory``)::
 
-    KV = ceil(total * utilisation) - weights - runtime - activation              up to 0.20
-    KV = ceil(total * utilisation) - weights - runtime - activation - graphs     from 0.21
+    KV = ceil(total * utilisation) - weights - runtime - activation              up to 0.19
+    KV = ceil(total * utilisation) - weights - runtime - activation - graphs     from 0.20
 
-From 0.21 the ``graphs`` subtracted is an *estimate* made before capture, and the line "Actual usage
+From 0.20 the ``graphs`` subtracted is an *estimate* made before capture, and the line "Actual usage
 is ... GiB for peak activation" already contains it (``peak_activation_memory =
 transient_peak_headroom + cudagraph_memory_estimate_applied``). Read as activation alone, that line
 is too large: 2.40 GiB printed with an estimate of 1.55 is 0.85 of activation, and the 36.74 GiB of
@@ -29,6 +29,7 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
+from kvplan.engines.vllm.versions import GRAPHS_IN_BUDGET
 from kvplan.units import GIB, MIB, cdiv
 
 Version = tuple[int, int]
@@ -36,7 +37,6 @@ Version = tuple[int, int]
 
 _SAMPLER_WITHOUT_SORT = (0, 17)
 _SAMPLER_NEVER_SORTS = (0, 21)
-_GRAPHS_IN_BUDGET = (0, 21)
 _COARSE_CAPTURE_SIZES = (0, 12)
 _SAMPLER_STATE_ON_GPU = (0, 26)
 _RUNNER_V2_EVERYWHERE = (0, 33)
@@ -207,8 +207,8 @@ def communication_bytes(
     ==============  ==================  ==================================================
     GPUs            NVIDIA              source (GiB)
     ==============  ==================  ==================================================
-    1, to 0.20      0.01  0.09  0.40    23 logs: 0.01 to 0.35, median 0.09
-    1, from 0.21    0.05  0.30  0.65    0.26, 0.30, 0.33, 0.56 (with the sampler's state)
+    1, to 0.19      0.01  0.09  0.40    23 logs: 0.01 to 0.35, median 0.09
+    1, from 0.20    0.05  0.30  0.65    0.26, 0.30, 0.33, 0.56 (with the sampler's state)
     2+ PCIe         0.10  0.30  0.75    0.25, 0.30 (2 GPUs), 0.20 (4), 0.20 (16)
     2 NVLink        0.25  0.55  1.40    0.54, 0.55, 1.38
     4 NVLink        0.25  1.00  2.00    0.60, 1.39
@@ -228,7 +228,7 @@ def communication_bytes(
     """
     gpus = max(tp, pp)
     if gpus == 1:
-        low, likely, high = (5, 30, 65) if version >= _GRAPHS_IN_BUDGET else (1, 9, 40)
+        low, likely, high = (5, 30, 65) if version >= GRAPHS_IN_BUDGET else (1, 9, 40)
     elif not link_is_nvlink:
         low, likely, high = 10, 30, 75
     elif gpus < 4:
@@ -306,7 +306,7 @@ def cuda_graph_bytes(
     """CUDA graphs, bytes per GPU; inside the budget or beside it: :func:`graphs_in_budget`.
 
     Formula: ``sizes * num_layers`` pieces (:func:`capture_sizes`; layers of this pipeline stage) at
-    MiB each (low, likely, high), bytes rounded up. To 0.20, as captured: 0, 0.25, 0.70. From 0.21,
+    MiB each (low, likely, high), bytes rounded up. To 0.19, as captured: 0, 0.25, 0.70. From 0.20,
     as estimated before capture and subtracted: 0, 0.30, 0.75. MoE: high doubles. Eager mode: zero.
     Low is 0 because memory freed during capture lets logs print -0.8 to -0.2 GiB.
 
@@ -316,7 +316,7 @@ def cuda_graph_bytes(
     extrapolates two captures: estimated and captured GiB are 0.61 and 0.69, 1.55 and 0.71, 0.64 and
     0.19, 2.44 and 2.51.
 
-    Goes wrong otherwise: to 0.20 a start that sizes its pool and then dies capturing; from 0.21 a
+    Goes wrong otherwise: to 0.19 a start that sizes its pool and then dies capturing; from 0.20 a
     pool a GiB smaller than planned. Not predictable: mixtures of experts with data or expert
     parallelism, where the extrapolation explodes: 33.06 estimated for 8.57 GiB captured (vllm-056),
     118.65 GiB in vllm#53013. ``VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0`` and a lower
@@ -333,23 +333,22 @@ def cuda_graph_bytes(
 def graphs_in_budget(version: Version) -> bool:
     """Whether graph memory is taken from the KV pool (True) or lies beside the claim (False).
 
-    Rule: from 0.21 the estimate is subtracted (``VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS``, on by
-    default since vllm#38284). Before, graphs come on top of ``total * utilisation``:
+    Rule: from 0.20 the estimate is subtracted (``VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS``, on by
+    default since vllm#38284: False in ``envs.py`` of 0.19.0, True in that of 0.20.0, although
+    vLLM's start-up line says v0.21.0). Before, graphs come on top of ``total * utilisation``:
     they need room in ``total - claim`` and out-of-memory follows capture, not sizing (vllm-036:
     71.27 - 14.08 - 1.97 - 0.07 = 55.15 GiB of KV exactly, with 0.67 of graphs on top).
     """
-    return version >= _GRAPHS_IN_BUDGET
+    return version >= GRAPHS_IN_BUDGET
 
 
 def default_gpu_memory_utilization(version: Version) -> float:
-    """Share of total memory the engine claims when not told: 0.90, and 0.92 from 0.21.
+    """Share of total memory the engine claims when not told: 0.90, and 0.92 from 0.20.
 
-    Source: ``config/cache.py`` (0.33: 0.92) and vllm#38284, which raised it together
-    with taking graphs into the budget, announced for 0.21; logs of 0.26 to 0.29 print 0.92, logs up
-    to 0.16 print 0.90. Assumed: nothing between 0.17 and 0.20 differs from 0.90. Development builds
-    between that merge (2026-04) and 0.21 may claim 0.92 under an older number.
+    Source: ``config/cache.py`` of 0.19.0 (0.9) and of 0.20.0 (0.92); vllm#38284 raised it together
+    with taking graphs into the budget. Logs of 0.26 to 0.29 print 0.92, logs up to 0.16 print 0.90.
     """
-    return 0.92 if version >= _GRAPHS_IN_BUDGET else 0.90
+    return 0.92 if version >= GRAPHS_IN_BUDGET else 0.90
 
 
 def claim_bytes(total_bytes: int, utilization: float) -> int:

@@ -46,6 +46,7 @@ _STATES: Version = (0, 26)
 _STATES_OF_LATENT_MODELS: Version = (0, 27)
 _STATES_OF_MAMBA: Version = (0, 28)
 _STATES_EXPORTED: Version = (0, 29)
+CONTEXT_PARALLEL: Version = (0, 11)
 _SPARSE_LATENT: Version = (0, 11)
 _WINDOW_GROUPS: Version = (0, 9)
 _PAGES_UNIFIED: Version = (0, 15)
@@ -90,6 +91,7 @@ class Rules(NamedTuple):
         return 1 if self.v1 else 0
 
 
+@lru_cache(maxsize=128)
 def parse(text: str | None) -> Version:
     """``0.20`` or ``v0.20.2`` as a version within what is modelled; None is the newest."""
     if text is None:
@@ -129,6 +131,33 @@ def uses_v1(version: Version, gpu: Gpu, *, kv_is_stated: bool = False) -> bool:
     return capability >= _CAPABILITY_OF_V1 and (not kv_is_stated or capability[0] == 9)
 
 
+def check_engine(version: Version, asked: bool | None) -> None:
+    """Refuse a choice between V0 and V1 where there was none."""
+    if asked is not None and not _V1_FIRST <= version < _V1_ONLY:
+        engine = "only the V0 engine" if version < _V1_FIRST else "only the V1 engine"
+        raise UnsupportedCombination(
+            f"--engine-arg use_v1: vLLM {said(version)} has {engine}",
+            hint="It chooses between them in 0.8 to 0.10.",
+        )
+
+
+def latent_block_size(version: Version, gpu: Gpu) -> tuple[int, str] | None:
+    """Block size of dense latent attention by default; None from where 0.33's choice holds.
+
+    Source: ``platforms/cuda.py`` ``check_and_update_config``: FlashMLA on Hopper from 0.9; on
+    data-centre Blackwell CUTLASS, then FlashInfer. To 0.8 FlashMLA had to be asked for.
+    """
+    capability = gpu.compute_capability
+    if version >= (0, 19):
+        return None
+    if version >= (0, 9) and capability is not None:
+        if capability[0] == 9:
+            return 64, "FLASHMLA"
+        if capability[0] == 10:
+            return (64, "FLASHINFER_MLA") if version >= (0, 15) else (128, "CUTLASS_MLA")
+    return 16, "TRITON_MLA"
+
+
 @lru_cache(maxsize=128)
 def rules(version: Version, *, v1: bool) -> Rules:
     """The rules of a version. Sources: ``v1/core/kv_cache_utils.py`` and
@@ -150,7 +179,7 @@ def check(model: Model, kv: KvFormat, r: Rules) -> None:
     """Refuse what this version did in a way that is not known here."""
     if r.version == NEWEST:
         return
-    since = _format_since(kv)
+    since = format_since(kv)
     if since > r.version:
         raise UnsupportedCombination(
             f"vLLM {said(r.version)} has no --kv {kv.name}: it came with {said(since)}",
@@ -159,11 +188,11 @@ def check(model: Model, kv: KvFormat, r: Rules) -> None:
     for group in model.groups:
         cache = group.cache
         if isinstance(cache, Recurrent):
-            _need(r, _states_since(model, cache), f"recurrent states ({cache.flavour})", model)
+            need(r, _states_since(model, cache), f"recurrent states ({cache.flavour})", model)
         elif isinstance(cache, Indexer):
-            _need(r, _SPARSE_LATENT, "sparse latent attention", model)
+            need(r, _SPARSE_LATENT, "sparse latent attention", model)
         elif not isinstance(cache, (FullAttention, SlidingWindow, ChunkedLocal, Latent)):
-            _need(r, NEWEST, f"{cache.kind.replace('_', ' ')} caches", model)
+            need(r, NEWEST, f"{cache.kind.replace('_', ' ')} caches", model)
 
 
 def check_pages(page_bytes: set[int], model: Model, r: Rules) -> None:
@@ -175,7 +204,8 @@ def check_pages(page_bytes: set[int], model: Model, r: Rules) -> None:
         )
 
 
-def _need(r: Rules, since: Version, what: str, model: Model) -> None:
+def need(r: Rules, since: Version, what: str, model: Model) -> None:
+    """Refuse what is not known of this version."""
     if r.version < since or not r.v1:
         engine = "" if r.v1 else " (V0 engine)"
         raise UnsupportedCombination(
@@ -185,7 +215,8 @@ def _need(r: Rules, since: Version, what: str, model: Model) -> None:
         )
 
 
-def _format_since(kv: KvFormat) -> Version:
+def format_since(kv: KvFormat) -> Version:
+    """The first version that takes a format."""
     if kv.name.startswith("turboquant"):
         return (0, 20)
     if kv.name in {"bf16", "fp16"}:

@@ -13,6 +13,7 @@ from kvplan.precision.scheme import plain_scheme
 from kvplan.sources.huggingface.architecture import Weights
 from kvplan.sources.huggingface.families import (
     ALIASES,
+    ARCHITECTURES,
     FULL_ATTENTION,
     Build,
     family,
@@ -29,6 +30,9 @@ from kvplan.sources.huggingface.quantization import (
 
 TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
 """Where multimodal configs keep the language model; its layers are never read elsewhere."""
+WRAPPER = "thinker_config"
+"""Where omni models keep the part that reads and writes text, itself multimodal."""
+TOWERS = ("vision_config", "audio_config", "talker_config", "token2wav_config")
 
 
 def read_config(
@@ -43,13 +47,13 @@ def read_config(
 ) -> Model:
     """The model that a config describes; ``source`` names the file in errors."""
     text, warnings = text_section(data, source)
-    model_type = text.get("model_type") or data.get("model_type")
+    model_type = text.get("model_type") or data.get("model_type") or _by_architecture(data)
     if not isinstance(model_type, str):
         raise UnsupportedArchitecture("model_type", model_type, where=source, known=known_types())
     build, defaults = _reader(model_type, source, assume)
     facts = dict(text)
     for key in ("quantization_config", "torch_dtype", "dtype", "tie_word_embeddings"):
-        if facts.get(key) is None and data.get(key) is not None:
+        if data.get(key) is not None and (facts.get(key) is None or _wins(key, data)):
             facts[key] = data[key]
     assumptions = apply_overrides(facts, overrides or {}, defaults)
     c = Fields(facts, source, defaults)
@@ -87,7 +91,7 @@ def read_config(
         hidden_size=_lenient(c, "hidden_size", "n_embd", "d_model", "model_dim", "n_embed"),
         vocab_size=_lenient(c, "vocab_size", "padded_vocab_size"),
         max_position_embeddings=c.context(),
-        is_multimodal=text is not data,
+        is_multimodal=text is not data or any(data.get(part) for part in TOWERS),
         hub_id=hub_id,
         kv_cache_dtype=kv_cache_dtype,
         weights_unknown=unknown,
@@ -100,17 +104,35 @@ def read_config(
 
 def text_section(data: Mapping[str, Any], source: str) -> tuple[Mapping[str, Any], list[str]]:
     """The language model's own facts, and what was left out around them."""
+    others = [part for part in TOWERS if data.get(part)]
+    warnings = [f"{part.removesuffix('_config')} tower left out of the weights" for part in others]
+    inner = data.get(WRAPPER)
+    if isinstance(inner, dict):
+        section, more = text_section(inner, source)
+        return section, [*warnings, *more]
     for key in TEXT_SECTIONS:
         section = data.get(key)
         if isinstance(section, dict):
-            others = [part for part in ("vision_config", "audio_config") if data.get(part)]
-            warnings = [
-                f"{part.removesuffix('_config')} tower left out of the weights" for part in others
-            ]
             return section, warnings
         if section is not None:
             raise UnsupportedArchitecture(key, section, where=source)
-    return data, []
+    return data, warnings
+
+
+def _by_architecture(data: Mapping[str, Any]) -> str | None:
+    """The ``model_type`` of a file that states only the name of its class."""
+    names = data.get("architectures")
+    first = names[0] if isinstance(names, list) and names else None
+    return ARCHITECTURES.get(first) if isinstance(first, str) else None
+
+
+def _wins(key: str, data: Mapping[str, Any]) -> bool:
+    """Whether the outer config's word counts before the text section's.
+
+    The outer class ties the head to the embedding. Source: transformers ``modeling_utils.py``,
+    ``get_expanded_tied_weights_keys`` (``self.config.tie_word_embeddings``).
+    """
+    return key == "tie_word_embeddings" and isinstance(data.get("text_config"), dict)
 
 
 def _reader(model_type: str, source: str, assume: str | None) -> tuple[Build, Mapping[str, Any]]:

@@ -112,6 +112,33 @@ _HOMES = {
     "hy_v4": "sparse_index:hy_v4",
     "mistral_large4": "sparse_index:mistral_large4",
     "deepseek_v4": "deepseek_v4:deepseek_v4",
+    "t5": "encoder_decoder:t5",
+    "mt5": "encoder_decoder:mt5",
+    "umt5": "encoder_decoder:umt5",
+    "longt5": "encoder_decoder:longt5",
+    "bart": "encoder_decoder:bart",
+    "m2m_100": "encoder_decoder:bart",
+    "blenderbot-small": "encoder_decoder:bart",
+    "blenderbot": "encoder_decoder:bart",
+    "pegasus": "encoder_decoder:bart",
+    "marian": "encoder_decoder:bart",
+    "mbart": "encoder_decoder:bart",
+    "mvp": "encoder_decoder:bart",
+    "plbart": "encoder_decoder:bart",
+    "whisper": "encoder_decoder:whisper",
+    "trocr": "encoder_decoder:trocr",
+    "mllama_text_model": "mllama:mllama",
+    "hunyuan": "hunyuan:hunyuan",
+    "hunyuan_v1_moe": "hunyuan:hunyuan_v1_moe",
+    "afmoe": "routed_recent:afmoe",
+    "beam": "routed_recent:beam",
+    "flint": "routed_recent:flint",
+    "kolibri1": "routed_recent:kolibri1",
+    "mellum": "routed_recent:mellum",
+    "hy_v3": "routed_recent:hy_v3",
+    "cohere2_moe": "routed_recent:cohere2_moe",
+    "laguna": "routed_recent:laguna",
+    "jetmoe": "routed_recent:jetmoe",
     "gemma3n_text": "gemma_shared:gemma3n",
     "gemma4_text": "gemma_shared:gemma4",
     "gemma4_unified_text": "gemma_shared:gemma4_unified",
@@ -142,12 +169,15 @@ _HOMES = {
     "recurrent_gemma": "recurrent_gemma:recurrent_gemma",
     "zaya": "zaya:zaya",
     "inkling_text": "zaya:inkling",
+    "inkling2_text": "inkling2:inkling2",
+    "inkling2_loop_text": "inkling2:inkling2_loop",
     "zamba": "zamba:zamba",
     "zamba2": "zamba:zamba2",
 }
 
 ALIASES = {
     "gemma3": "gemma3_text",
+    "mllama": "mllama_text_model",
     "RefinedWeb": "falcon",
     "RefinedWebModel": "falcon",
     "kimi_k2": "deepseek_v3",
@@ -194,6 +224,9 @@ ALIASES = {
     "minimax_m1": "minimax",
 }
 """Other names that published files use for the same classes."""
+
+ARCHITECTURES = {"MiniCPM3ForCausalLM": "minicpm3"}
+"""Classes whose published files state no ``model_type``."""
 
 FULL_ATTENTION = "llama:full_attention"
 """What ``--assume full-attention`` reads an unknown ``model_type`` as."""

@@ -120,6 +120,7 @@ def experts(
     prefix: str = "mlp.experts.*",
     shared: int = 0,
     shared_prefix: str = "mlp.shared_experts",
+    shared_bias: bool = False,
     correction: str | None = None,
     correction_trained: bool = False,
 ) -> list[Tensor]:
@@ -133,7 +134,9 @@ def experts(
         *router(hidden, count, prefix=gate),
     ]
     if shared:
-        tensors += gated_mlp(hidden, shared, part=SHARED_EXPERTS, prefix=shared_prefix)
+        tensors += gated_mlp(
+            hidden, shared, part=SHARED_EXPERTS, prefix=shared_prefix, bias=shared_bias
+        )
     if correction is not None:
         tensors.append(Tensor(ROUTER, correction, count, trained=correction_trained))
     return tensors

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from kvplan.errors import UnsupportedArchitecture
 from kvplan.model.caches import Cache, Latent
 from kvplan.model.tensors import (
     ROUTER,
@@ -69,6 +70,8 @@ def moe_weights(c: Fields, *, correction_bias: bool) -> Callable[[], Weights]:
     """
 
     def count() -> Weights:
+        if c.boolean("mlp_bias", default=False):
+            raise UnsupportedArchitecture("mlp_bias", True, where=c.where)
         hidden, layers = c.hidden(), c.layers()
         experts = c.optional_integer("n_routed_experts", minimum=0) or 0
         first = c.optional_integer("first_k_dense_replace", minimum=0) or 0

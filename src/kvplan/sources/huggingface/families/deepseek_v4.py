@@ -112,7 +112,8 @@ def _caches(
 def _layer(c: Fields, size: int, index: int, kind: tuple[Group, bool]) -> Sequence[Tensor]:
     group, is_hashed = kind
     hidden, inner = c.hidden(), c.integer("moe_intermediate_size")
-    shared = c.optional_integer("n_shared_experts", minimum=0) or 0
+    expect(c, "n_shared_experts", 1)
+    expect(c, "mlp_bias", False)
     return [
         *_attention(c, hidden, size),
         *_compressor(c, hidden, size, index, group),
@@ -122,7 +123,7 @@ def _layer(c: Fields, size: int, index: int, kind: tuple[Group, bool]) -> Sequen
             c.integer("n_routed_experts"),
             inner,
             active(c),
-            shared=inner * shared,
+            shared=inner,
             correction=None if is_hashed else "mlp.gate.e_score_correction_bias",
         ),
         *_connections(c, hidden),

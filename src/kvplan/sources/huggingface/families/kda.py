@@ -22,7 +22,7 @@ from kvplan.model.tensors import (
     norm,
     router,
 )
-from kvplan.sources.huggingface.architecture import FULL, Architecture, Weights, vocabulary
+from kvplan.sources.huggingface.architecture import FULL, Architecture, Weights
 from kvplan.sources.huggingface.families.mixture import experts_of
 from kvplan.sources.huggingface.families.recurrent import (
     LINEAR,
@@ -30,6 +30,7 @@ from kvplan.sources.huggingface.families.recurrent import (
     model_bytes,
     projection,
     state_dtype,
+    untied_vocabulary,
     vector,
 )
 from kvplan.sources.huggingface.fields import Fields, MissingField
@@ -104,7 +105,7 @@ def kimi_linear(c: Fields) -> Architecture:
             LINEAR: kda.mixer(hidden, full_rank_gate=full_gate, full_rank_decay=False),
             FULL: [*latent_projections(c), *(_output_gate(c, hidden, gate) if gated else ())],
         }
-        outside = [*vocabulary(c), *norm("model.norm", hidden)]
+        outside = [*untied_vocabulary(c), *norm("model.norm", hidden)]
         residual: list[Tensor] = []
         if c.optional_integer("attn_res_block_size") is not None:
             residual = [*_residual("self_attention", hidden), *_residual("mlp", hidden)]
@@ -144,7 +145,7 @@ def bailing_hybrid(c: Fields) -> Architecture:
             FULL: [*latent_projections(c), *_output_gate(c, hidden, c.heads())],
         }
         counted = [(*bodies[kind], *feed) for kind, feed in zip(kinds, feed_forwards, strict=True)]
-        return Weights(counted, (*vocabulary(c), *norm("model.norm", hidden)))
+        return Weights(counted, (*untied_vocabulary(c), *norm("model.norm", hidden)))
 
     return Architecture([by_kind[kind] for kind in kinds], count)
 

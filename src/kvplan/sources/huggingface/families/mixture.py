@@ -90,9 +90,10 @@ def gpt_oss(c: Fields) -> Architecture:
         experts = c.integer("num_local_experts", "num_experts")
         active = c.optional_integer("num_experts_per_tok", "experts_per_token")
         inner = c.integer("intermediate_size")
+        bias = c.boolean("attention_bias", default=True)
         layer = [
             *attention(
-                hidden, heads, kv_heads(c, heads), c.head_size(), qkv_bias=True, o_bias=True
+                hidden, heads, kv_heads(c, heads), c.head_size(), qkv_bias=bias, o_bias=bias
             ),
             Tensor(ATTENTION, "self_attn.sinks", heads, units=heads),
             *gated_mlp(

@@ -23,7 +23,6 @@ from kvplan.sources.huggingface.architecture import (
     Weights,
     head_cache,
     kv_heads,
-    vocabulary,
 )
 from kvplan.sources.huggingface.families.recurrent import (
     DENSE,
@@ -32,6 +31,7 @@ from kvplan.sources.huggingface.families.recurrent import (
     layer_kinds,
     mamba2_mixer,
     mamba2_state,
+    untied_vocabulary,
 )
 from kvplan.sources.huggingface.fields import MAX_LAYERS, Fields, MissingField
 
@@ -75,7 +75,7 @@ def nemotron_h(c: Fields) -> Architecture:
             else:
                 body = _experts(c, hidden)
             by_kind[kind] = (*body, *norm("norm", hidden))
-        outside = (*vocabulary(c), *norm("model.norm_f", hidden))
+        outside = (*untied_vocabulary(c), *norm("model.norm_f", hidden))
         return Weights([by_kind[kind] for kind in kinds], outside)
 
     return Architecture([caches[kind] for kind in kinds], count)

@@ -15,7 +15,7 @@ from kvplan.errors import MalformedFile, UnsupportedArchitecture
 from kvplan.model.caches import Recurrent
 from kvplan.model.tensors import MIXER, NORMS, Tensor
 from kvplan.precision.format import BF16, DTYPES
-from kvplan.sources.huggingface.architecture import FULL
+from kvplan.sources.huggingface.architecture import FULL, vocabulary
 from kvplan.sources.huggingface.fields import Fields
 from kvplan.sources.huggingface.quantization import stated_dtype
 
@@ -84,6 +84,16 @@ def mamba2_state(
     return Recurrent(
         "mamba2", channels, kernel, elements, heads, model_bytes(c), size, stated, groups, 2 * state
     )
+
+
+def untied_vocabulary(c: Fields) -> list[Tensor]:
+    """The embedding and a head of its own; readers of these models disagree on tied ones.
+
+    transformers keeps two tables whatever the config says, vLLM one.
+    """
+    if c.boolean("tie_word_embeddings", default=False):
+        raise UnsupportedArchitecture("tie_word_embeddings", True, where=c.where)
+    return vocabulary(c)
 
 
 def vector(name: str, size: int, units: int = 1) -> Tensor:

@@ -245,6 +245,7 @@ def ernie4_5_moe(c: Fields) -> Architecture:
             inner,
             active(c, "moe_k"),
             shared=inner * c.integer("moe_num_shared_experts", minimum=0),
+            shared_bias=bias,
             correction="mlp.moe_statics.e_score_correction_bias",
             correction_trained=True,
         )
@@ -257,10 +258,11 @@ def ernie4_5_moe(c: Fields) -> Architecture:
         is_sparse=is_sparse,
         dense=lambda: layer_mlp(c, bias=bias),
         tied=True,
+        head_bias=bias,
     )
 
 
-def deepseek_experts(c: Fields) -> Sequence[Tensor]:
+def deepseek_experts(c: Fields, *, shared_bias: bool = False) -> Sequence[Tensor]:
     """Routed and shared experts in DeepSeek's spelling, with a correction bias."""
     inner = c.integer("moe_intermediate_size")
     shared = c.optional_integer("n_shared_experts", "num_shared_experts", minimum=0) or 0
@@ -270,6 +272,7 @@ def deepseek_experts(c: Fields) -> Sequence[Tensor]:
         inner,
         active(c),
         shared=inner * shared,
+        shared_bias=shared_bias,
         correction="mlp.gate.e_score_correction_bias",
     )
 

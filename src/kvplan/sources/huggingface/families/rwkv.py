@@ -20,6 +20,7 @@ from kvplan.sources.huggingface.families.recurrent import (
     model_bytes,
     number,
     projection,
+    untied_vocabulary,
     vector,
 )
 from kvplan.sources.huggingface.fields import Fields
@@ -119,7 +120,9 @@ def _outside(c: Fields, hidden: int) -> tuple[Tensor, ...]:
 
 def xlstm(c: Fields) -> Architecture:
     """xLSTM: a matrix, a normaliser and a maximum a head; float32 at inference."""
-    layers, hidden = c.integer("num_hidden_layers", "num_blocks"), c.hidden()
+    layers, hidden = c.integer("num_blocks", "num_hidden_layers"), c.hidden()
+    if c.optional_integer("num_hidden_layers") not in {None, layers}:
+        raise MalformedFile(c.where, f"num_blocks {layers} is not num_hidden_layers")
     heads = c.integer("num_heads")
     keys = int(hidden * number(c, "qk_dim_factor", 0.5))
     values = int(hidden * number(c, "v_dim_factor", 1.0))
@@ -159,7 +162,7 @@ def xlstm(c: Fields) -> Architecture:
         for name in ("proj_up_gate", "proj_up"):
             layer += _mlp(projection(f"ffn.{name}", inner, hidden, inner, bias=bias))
         layer += _mlp(projection("ffn.proj_down", hidden, inner, inner, bias=bias, by_column=True))
-        outside = (*vocabulary(c), *norm("backbone.out_norm", hidden))
+        outside = (*untied_vocabulary(c), *norm("backbone.out_norm", hidden))
         return Weights([tuple(layer)] * layers, outside)
 
     return Architecture([(state,)] * layers, count)

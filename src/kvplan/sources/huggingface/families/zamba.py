@@ -8,7 +8,7 @@ Source: transformers 5.24 ``modeling_zamba.py``, ``modeling_zamba2.py`` and thei
 
 from __future__ import annotations
 
-from kvplan.errors import MalformedFile
+from kvplan.errors import MalformedFile, UnsupportedArchitecture
 from kvplan.model.caches import Cache, FullAttention, Recurrent
 from kvplan.model.tensors import ATTENTION, MIXER, MLP, Tensor, gated_mlp, norm
 from kvplan.sources.huggingface.architecture import Architecture, Weights, kv_heads, vocabulary
@@ -98,7 +98,7 @@ def zamba(c: Fields) -> Architecture:
             *norm("shared_transf.pre_ff_layernorm", hidden),
         ]
         hybrid = (*linear, *projection("linear", hidden, hidden, 1))
-        outside = [*vocabulary(c, tied_by_default=True), *norm("model.final_layernorm", hidden)]
+        outside = [*_vocabulary(c), *norm("model.final_layernorm", hidden)]
         if HYBRID in kinds:
             outside += shared
         return Weights(
@@ -122,7 +122,9 @@ def zamba2(c: Fields) -> Architecture:
     if kinds is None:
         raise MissingField(c.where, "layers_block_type")
     heads = c.heads()
-    head_size, kept, wide = 2 * hidden // heads, kv_heads(c, heads), 2 * hidden
+    wide = c.optional_integer("attention_hidden_size") or 2 * hidden
+    head_size = c.optional_integer("attention_head_dim") or 2 * hidden // heads
+    kept = kv_heads(c, heads)
 
     def count() -> Weights:
         bias = c.boolean("add_bias_linear", default=False)
@@ -153,12 +155,19 @@ def zamba2(c: Fields) -> Architecture:
                 Tensor(MLP, "shared.feed_forward.down_proj.bias", hidden),
             ]
         blocks = min(calls, c.integer("num_mem_blocks"))
-        outside = [*vocabulary(c, tied_by_default=True), *norm("model.final_layernorm", hidden)]
+        outside = [*_vocabulary(c), *norm("model.final_layernorm", hidden)]
         outside += [tensor._replace(copies=blocks) for tensor in block if blocks]
         counted = [hybrid if kind == HYBRID else tuple(linear) for kind in kinds]
         return Weights(counted, tuple(outside))
 
     return Architecture(_caches(kinds, mixer, FullAttention(kept, head_size, head_size)), count)
+
+
+def _vocabulary(c: Fields) -> list[Tensor]:
+    """The embedding; untied, transformers would not share the attention blocks either."""
+    if not c.boolean("tie_word_embeddings", default=True):
+        raise UnsupportedArchitecture("tie_word_embeddings", False, where=c.where)
+    return vocabulary(c, tied_by_default=True)
 
 
 def _kinds(c: Fields, layers: int) -> list[str] | None:
