@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvplan.errors import InputError, UnsupportedCombination
 from kvplan.hardware.gpu import Gpu
@@ -10,6 +10,9 @@ from kvplan.model.model import Model, Split
 from kvplan.precision.kv import KvFormat
 from kvplan.precision.scheme import WeightScheme
 from kvplan.units import cdiv
+
+if TYPE_CHECKING:
+    from kvplan.calibration import Calibration
 
 AUTO_LENGTH = -1
 """``max_model_len``: the longest that fits, up to the model's native context."""
@@ -65,6 +68,8 @@ class Deployment(NamedTuple):
     weights_are_stated: bool = False
     """The weight format was asked for, rather than being the checkpoint's."""
     args: EngineArgs = EngineArgs()
+    calibration: Calibration | None = None
+    """Corrections measured on this GPU under this engine."""
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -159,4 +164,5 @@ def valid_tps(model: Model, limit: int) -> list[int]:
 
 
 def _divisors(number: int) -> list[int]:
-    return [n for n in range(1, min(number, 64) + 1) if number % n == 0]
+    """Its divisors up to 64; 0, the heads of a model without attention, is divided by all."""
+    return [n for n in range(1, min(number or 64, 64) + 1) if number % n == 0]

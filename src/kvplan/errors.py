@@ -56,9 +56,21 @@ class GpuNotFound(SourceError):
 class MalformedFile(SourceError):
     """A file that is not what it should be, with its path and the key or offset at fault."""
 
-    def __init__(self, path: str, problem: str, *, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        problem: str,
+        *,
+        hint: str | None = None,
+        line: int | None = None,
+        column: int | None = None,
+    ) -> None:
         super().__init__(f"{path}: {problem}", hint=hint)
         self.path = path
+        self.problem = problem
+        self.line = line
+        """Where the fault stands, from 1; None when it is the whole file's."""
+        self.column = column
 
 
 class UnsupportedArchitecture(SourceError):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kvplan.errors import InputError, MalformedFile, SourceError
 from kvplan.units import MIB
 
 if TYPE_CHECKING:
-    from yaml import SafeLoader
+    from yaml import Node, SafeLoader
 
 MAX_DOCUMENT_BYTES = 16 * MIB
 """Largest JSON or YAML document read. The largest published config.json seen is 3 MB."""
@@ -89,22 +91,60 @@ def read_yaml_object(path: str) -> dict[str, Any]:
     import yaml
 
     text = read_text(path)
-    try:
+    with _yaml_faults(path):
         document = yaml.load(text, Loader=_plain_loader(path))  # noqa: S506  (a SafeLoader)
+    if not isinstance(document, dict):
+        raise MalformedFile(path, f"holds {_json_name(document)}; expected a YAML mapping")
+    _refuse_depth(document, path)
+    return document
+
+
+def compose_yaml(text: str, path: str) -> list[Node]:
+    """The documents of YAML text as nodes, which know their lines; ``path`` is named in errors.
+
+    The rules are those of `read_yaml_object`: no aliases, no key stated twice, no deep nesting.
+    """
+    import yaml
+
+    with _yaml_faults(path):
+        documents: list[Node] = list(yaml.compose_all(text, Loader=_plain_loader(path)))
+    for document in documents:
+        level = [document]
+        for _ in range(MAX_DEPTH):
+            level = [inner for node in level for inner in _inner_nodes(node)]
+        if level:
+            raise MalformedFile(path, f"is nested more than {MAX_DEPTH} deep")
+    return documents
+
+
+def _inner_nodes(node: Node) -> list[Node]:
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+
+
+@contextmanager
+def _yaml_faults(path: str) -> Iterator[None]:
+    """Turn what PyYAML and Python say of a bad document into a `MalformedFile`."""
+    import yaml
+
+    try:
+        yield
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise MalformedFile(path, f"is not valid YAML: {error.problem}{place}") from None
+        line, column = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        place = f" at line {line}, column {column}" if mark else ""
+        raise MalformedFile(
+            path, f"is not valid YAML: {error.problem}{place}", line=line, column=column
+        ) from None
     except yaml.YAMLError as error:
         raise MalformedFile(path, f"is not valid YAML: {error}") from None
     except RecursionError:
         raise MalformedFile(path, "is nested too deeply") from None
     except ValueError as error:  # dates and numbers that Python cannot hold
         raise MalformedFile(path, f"holds a value that cannot be read: {error}") from None
-    if not isinstance(document, dict):
-        raise MalformedFile(path, f"holds {_json_name(document)}; expected a YAML mapping")
-    _refuse_depth(document, path)
-    return document
 
 
 def _plain_loader(path: str) -> type[SafeLoader]:
@@ -117,8 +157,13 @@ def _plain_loader(path: str) -> type[SafeLoader]:
     class PlainLoader(yaml.SafeLoader):
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
-                line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
-                raise MalformedFile(path, f"uses a YAML alias at line {line}; write the value out")
+                mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+                raise MalformedFile(
+                    path,
+                    f"uses a YAML alias at line {mark.line + 1}; write the value out",
+                    line=mark.line + 1,
+                    column=mark.column + 1,
+                )
             return super().compose_node(parent, index)
 
         def compose_mapping_node(self, anchor: Any) -> Any:
@@ -128,7 +173,10 @@ def _plain_loader(path: str) -> type[SafeLoader]:
                 if isinstance(key, yaml.ScalarNode) and key.value in stated:
                     line = key.start_mark.line + 1
                     raise MalformedFile(
-                        path, f"{key.value!r} is stated twice, again at line {line}"
+                        path,
+                        f"{key.value!r} is stated twice, again at line {line}",
+                        line=line,
+                        column=key.start_mark.column + 1,
                     )
                 stated.add(key.value if isinstance(key, yaml.ScalarNode) else id(key))
             return node

@@ -113,6 +113,11 @@ FLAGS: tuple[Flag, ...] = (
     Flag("encoder_tokens", _ENGINE, "Tokens that an encoder hands to cross attention.",
          parse_tokens, "TOKENS"),
     Flag("speculative_tokens", _ENGINE, "Draft tokens of speculative decoding.", _whole, "N"),
+    Flag("calibration", _ENGINE, "Corrections measured by kvplan calibrate, for this GPU.",
+         _text, "FILE"),
+    Flag("cache", _ENGINE, "transformers: dynamic or static.", _text, "KIND"),
+    Flag("max_cache_len", _ENGINE, "transformers: tokens of a static cache.", parse_tokens,
+         "TOKENS"),
     Flag("engine_arg", _ENGINE, "A further argument of the engine: NAME=VALUE.", _text,
          "NAME=VALUE", repeats=True),
 )  # fmt: skip
@@ -128,7 +133,9 @@ def build_deployment(model: str | Model, **flags: Any) -> Deployment:
         raise InputError("no GPU was named", hint="Add --gpu, such as --gpu h100-sxm.")
     if isinstance(model, str):
         model = load_model(
-            model, assume=values.get("assume"), overrides=_settings(values.get("set", ()), "--set")
+            model,
+            assume=values.get("assume"),
+            overrides=settings_of(values.get("set", ()), "--set"),
         )
     choice = load_gpu(values["gpu"])
     said = [choice.assumption] if choice.assumption else []
@@ -165,7 +172,7 @@ def build_deployment(model: str | Model, **flags: Any) -> Deployment:
             prefix_caching=not values.get("no_prefix_caching", False),
             encoder_tokens=values.get("encoder_tokens"),
             speculative_tokens=values.get("speculative_tokens", 0),
-            extra=tuple(sorted(_settings(values.get("engine_arg", ()), "--engine-arg").items())),
+            extra=tuple(sorted(settings_of(values.get("engine_arg", ()), "--engine-arg").items())),
             async_scheduling=not values.get("no_async_scheduling", False),
             disable_hybrid_kv_cache_manager=values.get("disable_hybrid_kv_cache_manager", False),
         ),
@@ -177,7 +184,36 @@ def build_deployment(model: str | Model, **flags: Any) -> Deployment:
         assumptions=tuple(said),
     )
     check_split(deployment)
+    if "calibration" in values:
+        deployment = _calibrated(deployment, values["calibration"])
     return deployment
+
+
+def _calibrated(d: Deployment, path: str) -> Deployment:
+    """The deployment with the corrections of a file, which must be for its GPU and engine."""
+    from kvplan.calibration.schema import read_calibration
+    from kvplan.planning.correction import said
+
+    found = read_calibration(path)
+    for wanted, name, what in ((d.gpu.name, found.gpu, "GPU"), (d.engine, found.engine, "engine")):
+        if name != wanted:
+            raise InputError(
+                f"--calibration {path}: it was measured on the {what} {name}, not on {wanted}",
+                hint="A calibration holds for one GPU and engine: make one with kvplan calibrate.",
+            )
+    if d.device_bytes is None and found.device_bytes:
+        d = d._replace(device_bytes=found.device_bytes)
+    if d.engine_version is None:
+        d = d._replace(engine_version=found.engine_version).saying(
+            assumption=f"{d.engine} {found.engine_version}: the version that was calibrated"
+        )
+    d = d._replace(calibration=found).saying(assumption=said(found, d))
+    if (d.engine_version or "").split(".")[:2] != found.engine_version.split(".")[:2]:
+        d = d.saying(
+            warning=f"calibrated on {found.engine} {found.engine_version}: "
+            f"its terms may differ in {d.engine_version}"
+        )
+    return d
 
 
 def parse_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,7 +235,7 @@ def parse_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _settings(settings: list[str] | tuple[()], option: str) -> dict[str, str]:
+def settings_of(settings: list[str] | tuple[()], option: str) -> dict[str, str]:
     """``NAME=VALUE`` pairs of a flag that may be repeated."""
     found = {}
     for setting in settings:

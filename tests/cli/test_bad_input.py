@@ -348,6 +348,28 @@ def test_interrupted_while_starting(tmp_path: Path, module: str) -> None:
 HOSTILE = "\x1b[31mred\x07\r\u202e"
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fit", f"{HOSTILE}.json", *H100),
+        ("fit", f"{HOSTILE}.yaml", *H100),
+        ("fit", HOSTILE, *H100),
+        ("fit", "llama-3.1-8b", "--gpu", HOSTILE),
+        ("fit", "llama-3.1-8b", "--gpu", f"{HOSTILE}.yaml"),
+        ("fit", "llama-3.1-8b", *H100, "--policy", f"{HOSTILE}.yaml"),
+        ("fit", "llama-3.1-8b", *H100, "--engine-arg", f"{HOSTILE}=1"),
+        ("fit", "llama-3.1-8b", *H100, "--set", f"{HOSTILE}=1"),
+        ("fit", "llama-3.1-8b", *H100, "--\x1b[31mred\x07"),
+        (HOSTILE,),
+    ],
+    ids=repr,
+)
+def test_typed_words_are_not_echoed_raw(kvplan: Kvplan, words: tuple[str, ...]) -> None:
+    run = kvplan(*words)
+    refused(run, "red")
+    assert not set(run.err) & {"\x1b", "\x07", "\r", "\u202e"}
+
+
 def test_names_from_files_are_not_echoed_raw(kvplan: Kvplan, tmp_path: Path) -> None:
     cases = [
         config(model_type=HOSTILE),

@@ -16,20 +16,22 @@ LAYERS: list[set[str]] = [
     {"errors"},
     {"units"},
     {"files", "precision"},
-    {"catalogue", "model", "forms"},
+    {"catalogue", "model", "forms", "evaluation_files"},
     {"hardware", "policy", "sources"},
     {"deployment"},
     {"calibration"},
     {"engines"},
     {"planning"},
     {"question"},
-    {"reports", "monitoring"},
+    {"reports"},
+    {"monitoring"},
+    {"checking"},
     {"cli"},
 ]
 """From the bottom up: a room imports from rooms below it, never from beside or above."""
 
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
-SOURCES_USERS = {"question", "cli", "__init__"}
+SOURCES_USERS = {"question", "checking", "cli", "__init__"}
 """Models are made by sources; everything else is handed one."""
 
 PURE = {"model", "engines", "planning", "precision"}

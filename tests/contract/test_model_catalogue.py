@@ -130,10 +130,10 @@ PARAMETERS = {
     "falcon-180b": 179_522_565_120 - 65_024 * 14_848,
     "starcoder": 15_819_446_272 - 49_152 * 6144,
     "qwen3-0.6b": 751_632_384 - 151_936 * 1024,
-    # SigLIP tower, projector of 1152 x width, its norm
-    "gemma-3-4b": 4_300_079_472 - (416_866_032 + 1152 * 2560 + 1152),
-    "gemma-3-12b": 12_187_325_040 - (416_866_032 + 1152 * 3840 + 1152),
-    "gemma-3-27b": 27_432_406_640 - (416_866_032 + 1152 * 5376 + 1152),
+    # SigLIP tower, projector of 1152 x width and its norm included
+    "gemma-3-4b": 4_300_079_472,
+    "gemma-3-12b": 12_187_325_040,
+    "gemma-3-27b": 27_432_406_640,
     # DeepSeek-V3: 671 billion without the prediction layer (arXiv 2412.19437, section 4.2)
     "deepseek-v3": 671_026_404_352,
     "deepseek-r1": 671_026_404_352,

@@ -1,4 +1,4 @@
-"""GGUF metadata → caches, against the buffers that llama.cpp itself sets aside for the same keys."""
+"""GGUF metadata → caches, against the buffers that llama.cpp itself sets aside for it."""
 
 from __future__ import annotations
 

@@ -287,7 +287,7 @@ def test_several_gpus_start_with_less_free_memory_since_0_11() -> None:
     assert outside_claim_bytes(tp=2, pp=1, version=(0, 11)).likely > alone.likely
 
 
-@pytest.mark.parametrize(("version", "share"), [((0, 20), 0.90), ((0, 21), 0.92), ((0, 33), 0.92)])
+@pytest.mark.parametrize(("version", "share"), [((0, 19), 0.90), ((0, 20), 0.92), ((0, 33), 0.92)])
 def test_default_utilisation(version: tuple[int, int], share: float) -> None:
     assert default_gpu_memory_utilization(version) == share
 

@@ -64,6 +64,7 @@ def ask(row: Row) -> Deployment:
         "max_num_batched_tokens": args.pop("max_num_batched_tokens", None),
         "disable_hybrid_kv_cache_manager": args.pop("disable_hybrid_kv_cache_manager", False),
         "no_async_scheduling": args.pop("async_scheduling", True) is False,
+        "enforce_eager": True,  # as the rows were made: no graphs, and no refusals for their sake
         "no_prefix_caching": args.pop("enable_prefix_caching", True) is False,
     }
     if given["kv_cache_dtype"] != "auto":

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "fit": "Does a model fit on these GPUs? If not, what would make it fit?",
+    "calibrate": "Compare an engine's start-up log with the plan, and keep the difference.",
     "explain": "Show what a model keeps per token and why, layer group by layer group.",
+    "monitor": "Watch a running server: Prometheus rules, a Grafana dashboard, a check.",
+    "gate": "Keep a changed KV cache, or roll it back to 16 bits, by evaluation results.",
     "models": "List the bundled models, or show one.",
     "gpus": "List the bundled GPUs, or show one.",
     "schema": "Print the JSON Schema of a document that kvplan writes.",
@@ -72,8 +75,7 @@ def run(words: list[str]) -> int:
 
 
 def _interrupted() -> int:
-    """Say so, and wait for no reader of what was not yet written."""
-    _forget_stdout()
+    """Say so, in place of a traceback."""
     sys.stderr.write("kvplan: interrupted\n")
     return EXIT_INTERRUPTED
 
@@ -91,7 +93,7 @@ def _printable(text: str) -> str:
 
 
 def _forget_stdout() -> None:
-    """Leave nothing for the interpreter to flush when it ends, and to wait or complain about."""
+    """The reader has gone: leave nothing for the interpreter to flush and complain about."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

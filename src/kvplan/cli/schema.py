@@ -14,6 +14,7 @@ from kvplan.errors import InputError, nearest_names
 
 DOCUMENTS = {
     "fit": ("kvplan.planning.report", "FitReport"),
+    "calibrate": ("kvplan.planning.calibrate", "CalibrationReport"),
     "explain": ("kvplan.reports.explanation", "Explanation"),
 }
 """Each document's name, the command that writes it, and the class that is its form."""
@@ -26,7 +27,7 @@ def schema(
         str,
         typer.Argument(
             metavar="DOCUMENT",
-            help="The command whose --format json is described: fit or explain.",
+            help=f"The command whose --format json is described: {', '.join(DOCUMENTS)}.",
             show_default=False,
         ),
     ],

@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from kvplan.model.rows import Row, largest_tokens, sequence_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kvplan.calibration import Observed
     from kvplan.deployment import Deployment
     from kvplan.precision.kv import KvFormat
 
@@ -55,6 +58,8 @@ class KvLayout(NamedTuple):
     """Bytes of one block over all the layers that share it."""
     held_blocks: int = 0
     """Blocks of the pool that no sequence may use."""
+    least_blocks: int = 0
+    """Blocks for which the engine refuses to start with fewer, one for each of max_num_seqs."""
     fixed_blocks: int | None = None
     """Blocks of the pool where the user gives their number."""
     groups: tuple[Group, ...] = ()
@@ -145,3 +150,13 @@ class Engine(Protocol):
 
     def changes(self, deployment: Deployment) -> Sequence[tuple[str, Deployment]]:
         """Other settings of this engine that cost no quality and may free memory, with words."""
+
+
+class LogReader(Protocol):
+    """What an engine answers besides, when it prints its memory at start-up."""
+
+    def read_log(self, lines: Iterable[str]) -> Observed:
+        """What a start-up log says. Raises where it says nothing of memory."""
+
+    def other_settings(self, deployment: Deployment) -> Sequence[tuple[str, Deployment]]:
+        """Other values of what a log rarely states, with words, to explain a difference by."""

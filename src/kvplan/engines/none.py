@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kvplan.deployment import Deployment
 from kvplan.engines.base import Claim, KvLayout, PoolFigures, Term
-from kvplan.errors import UnsupportedCombination
+from kvplan.errors import InputError, UnsupportedCombination
 from kvplan.precision.kv import KV_FORMATS, KvFormat, check_packs
 
 
@@ -23,6 +23,8 @@ class NoEngine:
         """Nothing to fill in but what is left out."""
         if deployment.engine_version is not None:
             raise UnsupportedCombination("--engine none has no versions")
+        if deployment.args.extra:
+            raise InputError(f"--engine none has no argument {deployment.args.extra[0][0]!r}")
         check_packs(deployment.kv, deployment.model.head_sizes())
         return deployment.saying(
             assumption="engine none: no activation, graph or runtime memory, no block rounding"

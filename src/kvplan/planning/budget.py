@@ -89,6 +89,10 @@ def _room(budget: Budget) -> tuple[int, int]:
 
 def _stage_budget(engine: Engine, d: Deployment, stage: int, min_headroom: float) -> Budget:
     terms = tuple(engine.overheads(d, stage))
+    if d.calibration is not None:
+        from kvplan.planning.correction import corrected_terms
+
+        terms = corrected_terms(terms, d, d.calibration)
     layout = engine.kv_layout(d, stage)
     reserved = layout.reserved_bytes(d.seq_len)
     needed = needed_bytes(layout, d)
@@ -96,13 +100,13 @@ def _stage_budget(engine: Engine, d: Deployment, stage: int, min_headroom: float
     if given is not None:
         weights = None
         if d.model.weights_unknown is None:
-            weights = engine.weight_bytes(d, stage)
+            weights = _weights(engine, d, stage)
         draft = Budget(
             d, stage, None, weights, terms, layout, given, given, reserved, needed, Verdict.OOM, ""
         )
         starts = True
     else:
-        weights = engine.weight_bytes(d, stage)
+        weights = _weights(engine, d, stage)
         claim = engine.claim(d)
         left = claim.size_bytes - weights
         draft = Budget(
@@ -124,6 +128,15 @@ def _stage_budget(engine: Engine, d: Deployment, stage: int, min_headroom: float
         starts = beside >= 0
     verdict, limiting = _judge(draft, starts=starts, min_headroom=min_headroom)
     return draft._replace(verdict=verdict, limiting_term=limiting)
+
+
+def _weights(engine: Engine, d: Deployment, stage: int) -> int:
+    weights = engine.weight_bytes(d, stage)
+    if d.calibration is None:
+        return weights
+    from kvplan.planning.correction import corrected_weights
+
+    return corrected_weights(weights, d, d.calibration)
 
 
 def needed_bytes(layout: KvLayout, d: Deployment) -> int:
@@ -162,6 +175,9 @@ def _shortfall(b: Budget, pool_bytes: int) -> str | None:
         parts = {term.key: term.high for term in b.terms if term.in_claim}
         parts["weights"] = b.weight_bytes or 0
         return max(parts, key=lambda key: parts[key])
+    blocks = b.layout.pool_blocks(pool_bytes)
+    if blocks is not None and blocks < b.layout.least_blocks:
+        return "max_num_seqs"
     available = b.layout.available_bytes(pool_bytes)
     max_model_len = b.deployment.args.max_model_len
     if max_model_len is not None and b.layout.reserved_bytes(max_model_len) > available:

@@ -31,22 +31,19 @@ from kvplan.units import format_gib
 def fit(asked: Deployment, policy: Policy | None = None) -> FitReport:
     """Judge a deployment and say what would make it fit."""
     policy = policy or load_policy()
-    check_split(asked)
-    engine = load_engine(asked.engine)
-    question = with_fitted_length(Question(engine, asked, policy.min_headroom))
-    budget = evaluate(engine, engine.resolve(question.asked), policy.min_headroom)
+    question, budget = judge(asked, policy)
     limits = solve_limits(question, budget)
     found = [] if budget.verdict is Verdict.FITS else options(question, budget, limits, policy)
     d = budget.deployment
     return FitReport(
         schema=SCHEMA,
         kvplan_version=__version__,
-        deployment=_deployment(d),
+        deployment=deployment_report(d),
         verdict=budget.verdict,
         limiting_term=budget.limiting_term,
-        reason=_reason(budget),
-        kv_cache=_kv_cache(question, budget),
-        memory=_memory(budget),
+        reason=reason_of(budget),
+        kv_cache=kv_cache_report(question, budget),
+        memory=memory_report(budget),
         model=ModelReport(
             parameters=d.model.parameters,
             active_parameters=d.model.active_parameters,
@@ -58,13 +55,22 @@ def fit(asked: Deployment, policy: Policy | None = None) -> FitReport:
         recommended=recommend(question, budget, limits, found, policy),
         options=found,
         matrix=context_matrix(question, budget),
-        flags=engine.flags(d),
-        warnings=[*d.model.warnings, *d.warnings, *_warnings(budget, policy)],
+        flags=question.engine.flags(d),
+        warnings=[*d.model.warnings, *d.warnings, *warnings_of(budget, policy)],
         assumptions=[*d.model.assumptions, *d.assumptions],
     )
 
 
-def _deployment(d: Deployment) -> DeploymentReport:
+def judge(asked: Deployment, policy: Policy) -> tuple[Question, Budget]:
+    """The budget of a deployment with its verdict, and the question that limits are asked of."""
+    check_split(asked)
+    engine = load_engine(asked.engine)
+    question = with_fitted_length(Question(engine, asked, policy.min_headroom))
+    return question, evaluate(engine, engine.resolve(question.asked), policy.min_headroom)
+
+
+def deployment_report(d: Deployment) -> DeploymentReport:
+    """The question as understood."""
     return DeploymentReport(
         model=d.model.name,
         model_source=d.model.source,
@@ -89,7 +95,8 @@ def _deployment(d: Deployment) -> DeploymentReport:
     )
 
 
-def _kv_cache(question: Question, b: Budget) -> KvCacheReport:
+def kv_cache_report(question: Question, b: Budget) -> KvCacheReport:
+    """The KV cache of one GPU."""
     d, layout = b.deployment, b.layout
     logical = d.model.logical_rows(d.kv, d.split, b.stage)
     figures = question.engine.pool_figures(d, layout, b.pool_bytes)
@@ -131,7 +138,8 @@ def _groups(d: Deployment) -> list[GroupReport]:
     return groups
 
 
-def _memory(b: Budget) -> MemoryReport:
+def memory_report(b: Budget) -> MemoryReport:
+    """The budget of the GPU that decides."""
     d = b.deployment
     total = d.total_bytes
     usable = None if total is None else d.usable_bytes
@@ -153,7 +161,7 @@ def _memory(b: Budget) -> MemoryReport:
     )
 
 
-def _reason(b: Budget) -> str:
+def reason_of(b: Budget) -> str:
     """The verdict in one sentence with the figures that decide it."""
     d = b.deployment
     need = f"{format_gib(b.needed_bytes)} of KV cache for {d.batch:,} x {d.seq_len:,} tokens"
@@ -176,6 +184,11 @@ def _reason(b: Budget) -> str:
             f"{room} is left; {need}"
         )
     have = f"{format_gib(b.available_bytes)} of pool"
+    if b.limiting_term == "max_num_seqs":
+        return (
+            f"the engine would not start: {d.args.max_num_seqs:,} sequences at once need a block "
+            f"each, and the {have} is {b.layout.pool_blocks(b.pool_bytes) or 0:,} blocks"
+        )
     if b.limiting_term == "max_model_len":
         return f"one sequence of max_model_len {d.args.max_model_len:,} is more than the {have}"
     if b.verdict is Verdict.OOM:
@@ -187,7 +200,7 @@ def _reason(b: Budget) -> str:
     return f"{need} in {have}: {format_gib(b.headroom_bytes)} left"
 
 
-def _warnings(b: Budget, policy: Policy) -> list[str]:
+def warnings_of(b: Budget, policy: Policy) -> list[str]:
     """What the figures alone do not say."""
     d, model, gpu = b.deployment, b.deployment.model, b.deployment.gpu
     said = []

@@ -128,7 +128,7 @@ def _weights(report: FitReport, b: Budget) -> Iterable[Formula]:
         )  # fmt: skip
     counted = sum(part.size_bytes for part in parts)
     if counted == total:
-        text = " + ".join(f"{part.size_bytes:,} B" for part in parts)
+        text = " + ".join(f"{part.size_bytes:,} B" for part in parts) or "0 B"
         yield Formula("weights", "sum of the parts", text, _size(total), "shapes of the config")
         return
     by = f"the files' own bytes, where shapes and formats come to {counted:,} B"

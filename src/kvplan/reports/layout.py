@@ -22,7 +22,7 @@ Cell = str | Span
 
 GAP = 2
 """Blanks between the columns of a table."""
-NARROWEST_FLEXIBLE = 20
+NARROWEST_FLEXIBLE = 18
 """Below this a column of words goes under its row instead of beside it."""
 
 _UNITS = frozenset({"GiB", "B", "GB/s", "TFLOPS", "tokens", "blocks", "bits", "%"})

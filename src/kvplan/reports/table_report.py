@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 WIDE = 120
 """From here sections stand side by side."""
 
+_SELF_EVIDENT = frozenset({"engine setting", "more GPUs", "less load"})
+"""Sources of options that say no more than the change itself."""
+
 
 def render(report: FitReport, explained: Deployment | None, to_file: bool) -> str:
     """The report as text for the screen behind stdout, or for a file."""
@@ -194,7 +197,7 @@ def _options(report: FitReport, width: int) -> list[Line]:
         none = "no single change that kvplan knows makes it fit"
         return [heading(title, width), *paragraph(none, width, "bad", "  ")]
     columns = [
-        Column("change"), Column("verdict"), Column("KV", right=True), Column("batch", right=True),
+        Column("change"), Column(), Column("KV", right=True), Column("batch", right=True),
         Column("quality and source", flexible=True),
     ]  # fmt: skip
     rows: list[list[Cell]] = [
@@ -211,7 +214,9 @@ def _options(report: FitReport, width: int) -> list[Line]:
 
 
 def option_note(option: OptionReport) -> str:
-    """What it costs and who measured that."""
+    """What it costs, and who measured that where somebody had to."""
+    if option.source in _SELF_EVIDENT:
+        return option.quality_note
     return f"{option.quality_note} ({option.source})"
 
 

@@ -105,11 +105,13 @@ class _Repository:
             raise MalformedFile(
                 f"{self.hub_id}/{name}", f"is {meta.size:,} bytes; at most {limit:,} are read"
             )
-        self.commit = meta.commit_hash or self.commit
+        # The config is asked for by the revision's name, so that the cache knows it by that name
+        # when there is no connection; all else is of the commit that came back.
         path: str = self.hub.hf_hub_download(
             self.hub_id, name, revision=self.commit, library_name="kvplan",
             library_version=__version__,
         )  # fmt: skip
+        self.commit = os.path.basename(os.path.dirname(path))
         return path
 
     def cached(self, name: str) -> str | None:
@@ -122,8 +124,7 @@ class _Repository:
             if name != CONFIG:
                 return None
             raise
-        snapshot = os.path.basename(os.path.dirname(path))
-        self.commit = snapshot
+        self.commit = os.path.basename(os.path.dirname(path))
         return path
 
     def cached_instead(self, name: str, error: Exception) -> str | None:

@@ -112,8 +112,12 @@ def _applied(model: Model, sizes: Sorted) -> Model:
             "and shared out over GPUs as the 16-bit shapes would be"
         )
         model = replace(model, weights_unknown=None, scheme=model.scheme._replace(name="as stored"))
-    counts_tower = any(tensor.part == VISION for tensor in model.outside)
-    text = sizes.text + (sizes.tower if counts_tower else 0)
+    # Encoders that the config describes are among the shapes; what is stored beyond them is not.
+    described = sum(
+        tensor.rank_bytes(model.dtype) for tensor in model.outside if tensor.part == VISION
+    )
+    shaped = min(sizes.tower, described)
+    text = sizes.text + shaped
     counted = model.weight_bytes(model.scheme)
     difference = abs(text - counted)
     if unknown is None and difference > max(MIB, counted * _TOLERANCE):
@@ -128,6 +132,6 @@ def _applied(model: Model, sizes: Sorted) -> Model:
         )
     return replace(
         model,
-        stored=Stored(text, 0 if counts_tower else sizes.tower, model.scheme),
+        stored=Stored(text, sizes.tower - shaped, model.scheme),
         warnings=tuple(warnings),
     )

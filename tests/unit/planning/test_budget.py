@@ -95,6 +95,12 @@ def test_no_pool_names_what_is_largest() -> None:
     assert (budget.verdict, budget.limiting_term) == (Verdict.OOM, "activation")
 
 
+def test_pool_of_nothing_is_the_weights_fault() -> None:
+    d = deployment(tiny_model(), device_bytes=10_000_000)
+    assert evaluate(FakeEngine(328_832), d, 0.0).limiting_term == "weights"
+    assert evaluate(FakeEngine(328_833), d, 0.0).limiting_term == "kv_cache"
+
+
 def test_widest_term_is_named_when_only_the_likely_figures_fit() -> None:
     terms = [ACTIVATION, Term("runtime", 0, 0, 1_500_000, "a test")]
     budget = judge(FakeEngine(10_000_000, terms), batch=17)

@@ -79,12 +79,13 @@ def test_keys_leave_wrappers_off_but_never_everything() -> None:
 
 
 SAME_AS_RE = [
-    "a", "ab|cd", "a*b", "a+b?", "(ab)*c", "(a|b)+$", "a{2}", "a{1,3}b", "a{2,}", "[abc]+d", "[^a]b",
-    "[a-c]*$", r"\d+x", r"\w.\.", "a.*b.*c", "(?:ab|a)(c|bcd)", "a??b", "^ab", "x*", "((a|b)c)*d",
+    "a", "ab|cd", "a*b", "a+b?", "(ab)*c", "(a|b)+$", "a{2}", "a{1,3}b", "a{2,}", "[abc]+d",
+    "[^a]b", "[a-c]*$", r"\d+x", r"\w.\.", "a.*b.*c", "(?:ab|a)(c|bcd)", "a??b", "^ab", "x*",
+    "((a|b)c)*d",
 ]  # fmt: skip
 NAMES = [
-    "", "a", "ab", "abc", "cd", "aab", "aaab", "ababc", "b", "abb", "bd", "xb", "12x", "a.b.c", "q..",
-    "abcd", "acd", "acbcd", "aaaa", "xxxx", "ccd", "acbcd",
+    "", "a", "ab", "abc", "cd", "aab", "aaab", "ababc", "b", "abb", "bd", "xb", "12x", "a.b.c",
+    "q..", "abcd", "acd", "acbcd", "aaaa", "xxxx", "ccd", "acbcd",
 ]  # fmt: skip
 
 
@@ -98,9 +99,9 @@ def test_an_expression_means_what_re_match_means(pattern: str) -> None:
 @pytest.mark.parametrize(
     "pattern",
     [
-        "(?=a)b", "(?P<x>a)", r"(a)\1", r"\bword", "(", ")", "a)", "[", "[a", "a**", "*a", "a{", "a{x}",
-        "a{3,1}", "a{0}", "a{9999}", "((((((((((((((((((((((a))))))))))))))))))))))", "a$b", "\\",
-        "(((a{100}){100}){100}){100}", "x" * 1001, "[b-a]",
+        "(?=a)b", "(?P<x>a)", r"(a)\1", r"\bword", "(", ")", "a)", "[", "[a", "a**", "*a", "a{",
+        "a{x}", "a{3,1}", "a{0}", "a{9999}", "((((((((((((((((((((((a))))))))))))))))))))))", "a$b",
+        "\\", "(((a{100}){100}){100}){100}", "x" * 1001, "[b-a]",
     ],
 )  # fmt: skip
 def test_what_is_not_understood_is_refused(pattern: str) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from filemakers import TINY_GGUF, gguf_bytes, tiny_gguf_tensors
+
 from kvplan.errors import (
     InputError,
     MalformedFile,

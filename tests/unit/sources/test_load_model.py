@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from filemakers import (
     TINY_GGUF,
     TINY_LLAMA,
@@ -19,6 +18,7 @@ from filemakers import (
     tiny_llama_tensors,
     write_checkpoint,
 )
+
 from kvplan.errors import InputError, ModelNotFound, SourceError
 from kvplan.model.model import Split
 from kvplan.precision.scheme import scheme_from

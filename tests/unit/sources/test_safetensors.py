@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from filemakers import safetensors_header, tiny_llama_tensors, write_checkpoint, write_safetensors
+
 from kvplan.errors import MalformedFile, SourceError
 from kvplan.sources.safetensors import (
     MAX_HEADER_BYTES,

@@ -70,11 +70,19 @@ EXPANDED_HEADS = {"falcon": "new_decoder_architecture"}
 """Models that copy keys and values to every query head before they are kept, and the switch that
 makes them. Source: ``modeling_falcon.py``, ``FalconAttention``."""
 INDEX_POSITIONS = {"qwen4_exp_text": 3 * 8}
-"""Bytes of position numbers beside each index key: three int64. Source:
-``modeling_qwen4_exp.py``."""
+"""Bytes of position numbers beside a token's index keys, which the first layer of them keeps for
+all: three int64. Source: ``modeling_qwen4_exp.py``."""
 PACKED_INDEX = {"glm5_next_text"}
 """Models that keep a gate beside each index key and a mark of validity. Source:
 ``modeling_glm5_next.py``, ``Glm5NextTextIndexer``."""
+
+
+ODD = {
+    "openai-gpt": "it keeps no cache and reads every token again",
+    "cpmant": "it keeps prompt tokens of its own before the text",
+}
+"""Models whose cache follows no common rule. Source: ``modeling_openai.py``,
+``modeling_cpmant.py``."""
 
 
 @lru_cache(maxsize=1024)
@@ -88,6 +96,11 @@ def cache_rows(
     end: int | None = None,
 ) -> tuple[Row, ...]:
     """Bytes of one sequence in the layers from ``start`` to ``end``."""
+    if model.model_type in ODD:
+        raise UnsupportedCombination(
+            f"{model.name}: its cache in transformers is not modelled: {ODD[model.model_type]}",
+            hint="--engine none gives the logical figure.",
+        )
     return tuple(
         row
         for cache, layers in group_caches(model.layers[start:end])
@@ -117,7 +130,7 @@ def _rows(
             elements = 2 * elements + 1
         rows = [_growing(layers * elements * element, options)]
         positions = INDEX_POSITIONS.get(model.model_type)
-        return [*rows, Row(layers * positions)] if positions else rows
+        return [*rows, Row(positions)] if positions else rows
     if isinstance(cache, Recurrent):
         return [Row(0, constant_bytes=layers * _state_bytes(model, cache, element, options))]
     if isinstance(cache, CrossAttention) and options.cache == DYNAMIC:

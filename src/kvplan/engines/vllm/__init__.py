@@ -11,7 +11,8 @@ blocks in `kv_layout`, formats and block sizes in `formats`, start-up logs in `l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from kvplan.deployment import Deployment
 from kvplan.engines.base import Claim, KvLayout, PoolFigures, Term
@@ -26,6 +27,9 @@ from kvplan.model.model import WIDE_KV, stage_layers
 from kvplan.model.tensors import VOCAB_PADDING
 from kvplan.precision.kv import KvFormat
 from kvplan.units import round_up
+
+if TYPE_CHECKING:
+    from kvplan.calibration import Observed
 
 LONG_CONTEXT = 32_768
 """Above this many tokens V0 turns chunked prefill on by itself (``engine/arg_utils.py``)."""
@@ -158,7 +162,9 @@ class Vllm:
             hybrid=not args.disable_hybrid_kv_cache_manager,
             r=_rules(d),
         )
-        return layout._replace(fixed_blocks=further(d).num_gpu_blocks_override)
+        return layout._replace(
+            fixed_blocks=further(d).num_gpu_blocks_override, least_blocks=_least_blocks(d)
+        )
 
     def pool_figures(
         self, deployment: Deployment, layout: KvLayout, pool_bytes: int
@@ -229,6 +235,34 @@ class Vllm:
             )
         return found
 
+    def read_log(self, lines: Iterable[str]) -> Observed:
+        """What its start-up log says."""
+        from kvplan.engines.vllm.log import read_log
+
+        return read_log(lines)
+
+    def other_settings(self, deployment: Deployment) -> Sequence[tuple[str, Deployment]]:
+        """Sequences and tokens of a step by other defaults, and the engine of older GPUs."""
+        d = deployment
+        pairs = [(tokens, seqs) for tokens in (2048, 8192, 16_384) for seqs in (256, 1024)]
+        found = [
+            (
+                f"max_num_seqs {seqs:,} and max_num_batched_tokens {tokens:,}",
+                d.with_args(max_num_seqs=seqs, max_num_batched_tokens=tokens),
+            )
+            for tokens, seqs in pairs
+        ]
+        found += [
+            (f"max_num_seqs {seqs:,}", d.with_args(max_num_seqs=seqs))
+            for seqs in (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
+            if seqs <= (d.args.max_num_batched_tokens or seqs)
+        ]
+        if (0, 8) <= versions.parse(d.engine_version) < (0, 11):
+            extra = dict(d.args.extra) | {"use_v1": str(int(not _rules(d).v1))}
+            words = "the V0 engine" if _rules(d).v1 else "the V1 engine"
+            found.append((words, d.with_args(extra=tuple(sorted(extra.items())))))
+        return found
+
 
 def _paging(d: Deployment, block_size: int) -> Paging:
     """What decides the blocks, from the engine's arguments."""
@@ -258,6 +292,18 @@ def _paging(d: Deployment, block_size: int) -> Paging:
         skips_windows=more.skips_windows,
         page_alignment=PACKED_ALIGNMENT if "compressed" in kinds else 1,
     )
+
+
+def _least_blocks(d: Deployment) -> int:
+    """Recurrent states take one block for each of ``max_num_seqs`` when graphs are captured.
+
+    "max_num_seqs (256) exceeds available Mamba cache blocks (184)": refused from 0.20.
+    Source: vLLM ``config/compilation.py`` ``resolve_cudagraph_mode_and_sizes``.
+    """
+    recurrent = any(group.cache.kind == "recurrent" for group in d.model.groups)
+    if not recurrent or d.args.enforce_eager or _rules(d).version < versions.GRAPHS_IN_BUDGET:
+        return 0
+    return d.args.max_num_seqs or 0
 
 
 def _with_block_size(d: Deployment) -> Deployment:

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from kvplan.calibration import Observed, Settings
+from kvplan.calibration import Observed
 from kvplan.errors import SourceError
 from kvplan.units import GIB
 
@@ -106,7 +106,7 @@ def _flag(key: str) -> Callable[[_Reading, str, re.Match[str]], None]:
 
 
 def _line(literal: str, pattern: str, use: Callable[..., None]) -> _Line:
-    return _Line(literal, re.compile(pattern), use)
+    return _Line(literal, re.compile(pattern, re.ASCII), use)
 
 
 _LINES = (
@@ -241,8 +241,8 @@ _CONFIG = {
     "max_num_batched_tokens": "max_num_batched_tokens",
     "gpu_memory_utilization": "gpu_memory_utilization",
     "block_size": "block_size",
-    "kv_cache_dtype": "kv_cache_dtype",
-    "quantization": "quantization",
+    "kv_cache_dtype": "kv",
+    "quantization": "weights",
     "enforce_eager": "enforce_eager",
     "enable_prefix_caching": "prefix_caching",
     "enable_expert_parallel": "expert_parallel",
@@ -258,16 +258,24 @@ def read_log(lines: Iterable[str]) -> Observed:
     for line in lines:
         _take(reading, line[:MAX_LINE])
     if not any(reading.by_worker.values()) and not reading.shared.keys() & {"tokens", "blocks"}:
-        looked_for = "\n  ".join(LOOKED_FOR)
         raise SourceError(
             "the log has no line of vLLM's about memory",
-            hint=f"kvplan looks for lines such as\n  {looked_for}",
+            hint=f"kvplan looks for lines such as {', '.join(LOOKED_FOR)}.",
         )
     return _observed(reading)
 
 
+_INTERESTING = (
+    "GiB", "GB", "blocks", "tokens", "LLM engine", "non-default args", "API server", "seq len (",
+    "torch.compile takes", "block size", "maximum model length",
+)  # fmt: skip
+"""One of these is in every line that is read: most lines of a log end here."""
+
+
 def _take(reading: _Reading, line: str) -> None:
     """One line's figures."""
+    if not any(part in line for part in _INTERESTING):
+        return
     if "\x1b" in line:
         line = _ANSI.sub("", line)
     if "engine (v" in line or "non-default args" in line:
@@ -308,10 +316,7 @@ def _observed(reading: _Reading) -> Observed:
         else:
             chosen = max(workers.values(), key=lambda figures: figures.get("weights", 0.0))
     figures = {**common, **chosen}
-    shared, settings = reading.shared, _settings(reading)
-    share = figures.get("share")
-    if settings.gpu_memory_utilization is None and share is not None and 0 < share <= 1:
-        settings = settings._replace(gpu_memory_utilization=share)
+    shared = reading.shared
 
     def gib(key: str) -> int | None:
         return None if key not in figures else round(figures[key] * GIB)
@@ -323,12 +328,15 @@ def _observed(reading: _Reading) -> Observed:
         runtime = consumed - weights
     if activation is None and torch_peak is not None and weights is not None:
         activation = torch_peak - weights
+    from_peak = activation is None and peak is not None
     if activation is None and peak is not None:
         # From 0.20 this line already holds the estimate of the graphs.
         activation = peak - (estimate or 0)
     pool = gib("pool")
+    model = reading.settings.get("model", "")
     return Observed(
-        settings=settings,
+        model=model if _NAME.match(model) else None,
+        flags=_flags(reading, figures.get("share")),
         workers=max(1, len(workers)),
         device_bytes=gib("total"),
         free_bytes=gib("free"),
@@ -336,6 +344,7 @@ def _observed(reading: _Reading) -> Observed:
         weight_bytes=weights,
         runtime_bytes=runtime,
         activation_bytes=activation,
+        activation_holds_graphs=from_peak and estimate is None,
         graph_estimate_bytes=estimate,
         graph_bytes=gib("graphs"),
         pool_bytes=gib("available") if pool is None else pool,
@@ -348,35 +357,34 @@ def _observed(reading: _Reading) -> Observed:
     )
 
 
-def _settings(reading: _Reading) -> Settings:
-    """The settings with their types; a value that is not one is left out."""
+_WEIGHTS = {
+    "fp8": "fp8", "fbgemm_fp8": "fp8", "awq": "awq", "awq_marlin": "awq", "gptq": "gptq",
+    "gptq_marlin": "gptq", "bitsandbytes": "nf4", "mxfp4": "mxfp4",
+}  # fmt: skip
+"""vLLM's quantisation methods that are one weight format; others say nothing of it."""
+_KV = {"auto": None, "fp8": "fp8_e4m3", "bfloat16": "bf16", "float16": "fp16"}
+_SIZES = ("tp", "pp", "dp", "max_num_seqs", "max_num_batched_tokens", "block_size")
+
+
+def _flags(reading: _Reading, share: float | None) -> dict[str, Any]:
+    """The settings as flags of the question; a value that is not one is left out."""
     stated = reading.settings
+    flags: dict[str, Any] = {name: _whole(stated.get(name)) for name in _SIZES}
     length = _whole(stated.get("max_model_len")) or reading.shared.get("length")
-    model = stated.get("model")
-    is_path = False
-    if model is not None and not _NAME.match(model):
-        is_path = True
-        model = re.split(r"[/\\]", model.rstrip("/\\"))[-1]
-        model = model if _NAME.match(model) else None
-    return Settings(
-        version=stated.get("version"),
-        model=model,
-        model_is_path=is_path,
-        max_model_len=length,
-        tp=_whole(stated.get("tp")),
-        pp=_whole(stated.get("pp")),
-        dp=_whole(stated.get("dp")),
-        max_num_seqs=_whole(stated.get("max_num_seqs")),
-        max_num_batched_tokens=_whole(stated.get("max_num_batched_tokens")),
-        gpu_memory_utilization=_share(stated.get("gpu_memory_utilization")),
-        block_size=_whole(stated.get("block_size")),
-        kv_cache_dtype=_word(stated.get("kv_cache_dtype")),
-        quantization=_word(stated.get("quantization")),
-        enforce_eager=_switch(stated.get("enforce_eager")),
-        prefix_caching=_switch(stated.get("prefix_caching")),
-        expert_parallel=_switch(stated.get("expert_parallel")),
-        v1=None if "engine" not in stated else stated["engine"] == "V1",
-    )
+    flags["max_model_len"] = flags["seq"] = length
+    flags["gpu_memory_utilization"] = _share(stated.get("gpu_memory_utilization"), share)
+    version = stated.get("version")
+    flags["engine"] = None if version is None else "vllm@" + ".".join(version.split(".")[:2])
+    kv = stated.get("kv", "")
+    flags["kv"] = _KV.get(kv, kv if _WORD.match(kv) else None)
+    flags["weights"] = _WEIGHTS.get(stated.get("weights", ""))
+    flags["enforce_eager"] = stated.get("enforce_eager") == "True"
+    flags["no_prefix_caching"] = stated.get("prefix_caching") == "False"
+    if stated.get("expert_parallel") == "True" and (flags["tp"] or flags["dp"]):
+        flags["ep"] = (flags["tp"] or 1) * (flags["dp"] or 1)
+    if version is not None and version.startswith(("0.8.", "0.9.", "0.10.")) and "engine" in stated:
+        flags["engine_arg"] = [f"use_v1={int(stated['engine'] == 'V1')}"]
+    return {name: value for name, value in flags.items() if value}
 
 
 def _whole(text: str | None) -> int | None:
@@ -385,17 +393,10 @@ def _whole(text: str | None) -> int | None:
     return int(text) or None
 
 
-def _share(text: str | None) -> float | None:
+def _share(text: str | None, printed: float | None) -> float | None:
+    """The share as it was given; else as printed, which is rounded to a hundredth."""
     try:
-        value = float(text or "")
+        value = float(text) if text is not None else printed
     except ValueError:
-        return None
-    return value if 0 < value <= 1 else None
-
-
-def _word(text: str | None) -> str | None:
-    return text if text is not None and _WORD.match(text) else None
-
-
-def _switch(text: str | None) -> bool | None:
-    return {"True": True, "False": False}.get(text or "")
+        value = printed
+    return value if value is not None and 0 < value <= 1 else None

@@ -1,8 +1,8 @@
 """What vLLM did before 0.33: one table of rules, each with the release it was read in.
 
 Read in the released packages 0.6.6, 0.7.3, 0.8.5, 0.9.2, 0.10.2, 0.11.0, 0.15.0, 0.17.0, 0.19.0,
-0.20.0, 0.20.2, 0.22.0, 0.24.0 to 0.30.0 and 0.33.0. A version names a series and stands for its last
-patch release. A boundary that falls into a series not read is put at the later end that was read.
+0.20.0, 0.20.2, 0.22.0, 0.24.0 to 0.30.0 and 0.33.0. A version names a series and stands for its
+last patch release. A boundary inside series that were not read is put at the next one that was.
 
 What is not in the table is not known, and `check` says so: it never takes the newest rule instead.
 """
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from kvplan.errors import InputError, UnsupportedCombination
 from kvplan.hardware.gpu import Gpu
 from kvplan.model.caches import (
+    Cache,
     ChunkedLocal,
     FullAttention,
     Indexer,
@@ -22,8 +23,9 @@ from kvplan.model.caches import (
     Recurrent,
     SlidingWindow,
 )
-from kvplan.model.model import Layer, Model
+from kvplan.model.model import Model
 from kvplan.precision.kv import KvFormat
+from kvplan.units import round_up
 
 Version = tuple[int, int]
 
@@ -251,22 +253,19 @@ def as_stored(model: Model, r: Rules) -> Model:
     widens = not r.groups_windows and (has_full or not r.v1)
     old_latent = r.version < _V1_FIRST
 
-    def stored(layer: Layer) -> Layer:
-        caches = []
-        for cache in layer.caches:
-            if widens and isinstance(cache, (SlidingWindow, ChunkedLocal)):
-                cache = FullAttention(cache.num_kv_heads, cache.head_size, cache.head_size_v)
-            elif old_latent and isinstance(cache, Latent):
-                if r.version < (0, 7):
-                    cache = FullAttention(model.num_attention_heads, 256, 256)
-                else:
-                    elements = cache.kv_lora_rank + cache.qk_rope_head_dim
-                    padded = -(-elements // 128) * 128
-                    cache = cache._replace(kv_lora_rank=padded - cache.qk_rope_head_dim)
-            caches.append(cache)
-        return layer._replace(caches=tuple(caches))
+    def stored(cache: Cache) -> Cache:
+        if widens and isinstance(cache, (SlidingWindow, ChunkedLocal)):
+            return FullAttention(cache.num_kv_heads, cache.head_size, cache.head_size_v)
+        if not (old_latent and isinstance(cache, Latent)):
+            return cache
+        if r.version < (0, 7):
+            return FullAttention(model.num_attention_heads, 256, 256)
+        padded = round_up(cache.kv_lora_rank + cache.qk_rope_head_dim, 128)
+        return cache._replace(kv_lora_rank=padded - cache.qk_rope_head_dim)
 
-    layers = tuple(map(stored, model.layers))
+    layers = tuple(
+        layer._replace(caches=tuple(map(stored, layer.caches))) for layer in model.layers
+    )
     if layers == model.layers:
         return model
     from dataclasses import replace

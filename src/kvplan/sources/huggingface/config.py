@@ -27,11 +27,14 @@ from kvplan.sources.huggingface.quantization import (
     declared_kv_format,
     stated_dtype,
 )
+from kvplan.sources.huggingface.towers import AUDIO_SECTION, SEEING, VISION_SECTION, tower
 
 TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
 """Where multimodal configs keep the language model; its layers are never read elsewhere."""
 WRAPPER = "thinker_config"
 """Where omni models keep the part that reads and writes text, itself multimodal."""
+NOT_READ = ("gemma4_assistant", "gemma4_unified_assistant")
+"""Wrappers whose language model is no model of its own: drafters that read another's cache."""
 TOWERS = ("vision_config", "audio_config", "talker_config", "token2wav_config")
 
 
@@ -46,7 +49,7 @@ def read_config(
     hub_id: str | None = None,
 ) -> Model:
     """The model that a config describes; ``source`` names the file in errors."""
-    text, warnings = text_section(data, source)
+    text, warnings = text_section(data, source), list[str]()
     model_type = text.get("model_type") or data.get("model_type") or _by_architecture(data)
     if not isinstance(model_type, str):
         raise UnsupportedArchitecture("model_type", model_type, where=source, known=known_types())
@@ -75,6 +78,12 @@ def read_config(
         scheme = checkpoint_scheme(c, dtype)
     except SourceError as error:  # a width is missing or a scheme unknown: the KV cache stands
         unknown = error.message.removeprefix(f"{source}: ")
+    hidden_size = _lenient(c, "hidden_size", "n_embd", "d_model", "model_dim", "n_embed")
+    towers = {
+        part: tower(data, part, hidden_size, source) for part in (VISION_SECTION, AUDIO_SECTION)
+    }
+    known = [tensor for tensors in towers.values() for tensor in tensors or ()]
+    warnings += left_out(data, [part for part, tensors in towers.items() if tensors])
     kv_cache_dtype, not_known = declared_kv_format(c)
     warnings += [not_known] if not_known else []
     return Model(
@@ -84,11 +93,11 @@ def read_config(
         layers=tuple(
             Layer(kept, tensors) for kept, tensors in zip(caches, weights.layers, strict=True)
         ),
-        outside=weights.outside,
+        outside=(*weights.outside, *known),
         num_attention_heads=architecture.heads or _query_heads(c, caches),
         scheme=scheme,
         dtype=dtype,
-        hidden_size=_lenient(c, "hidden_size", "n_embd", "d_model", "model_dim", "n_embed"),
+        hidden_size=hidden_size,
         vocab_size=_lenient(c, "vocab_size", "padded_vocab_size"),
         max_position_embeddings=c.context(),
         is_multimodal=text is not data or any(data.get(part) for part in TOWERS),
@@ -102,21 +111,33 @@ def read_config(
     )
 
 
-def text_section(data: Mapping[str, Any], source: str) -> tuple[Mapping[str, Any], list[str]]:
-    """The language model's own facts, and what was left out around them."""
-    others = [part for part in TOWERS if data.get(part)]
-    warnings = [f"{part.removesuffix('_config')} tower left out of the weights" for part in others]
+def text_section(data: Mapping[str, Any], source: str) -> Mapping[str, Any]:
+    """The language model's own facts."""
+    if data.get("model_type") in NOT_READ:
+        raise UnsupportedArchitecture("model_type", data["model_type"], where=source)
     inner = data.get(WRAPPER)
     if isinstance(inner, dict):
-        section, more = text_section(inner, source)
-        return section, [*warnings, *more]
+        return text_section(inner, source)
     for key in TEXT_SECTIONS:
         section = data.get(key)
         if isinstance(section, dict):
-            return section, warnings
+            return section
         if section is not None:
             raise UnsupportedArchitecture(key, section, where=source)
-    return data, warnings
+    return data
+
+
+def left_out(data: Mapping[str, Any], counted: Sequence[str]) -> list[str]:
+    """Warnings for the parts of a multimodal model whose weights are not counted."""
+    inner = data.get(WRAPPER)
+    parts = dict({**data, **inner} if isinstance(inner, dict) else data)
+    if data.get("model_type") in SEEING and isinstance(data.get("text_config"), dict):
+        parts.setdefault(VISION_SECTION, True)
+    return [
+        f"{part.removesuffix('_config')} tower left out of the weights"
+        for part in TOWERS
+        if parts.get(part) not in (None, False) and part not in counted
+    ]
 
 
 def _by_architecture(data: Mapping[str, Any]) -> str | None:

@@ -33,9 +33,7 @@ _MAX_ENTRIES = 1_000_000
 class UnknownScheme(UnsupportedArchitecture):
     """A way of storing weights that kvplan does not know; the KV cache does not depend on it."""
 
-    def __init__(
-        self, key: str, value: object, *, where: str, known: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, key: str, value: object, *, where: str, known: Iterable[str] = ()) -> None:
         super().__init__(key, value, where=where, known=known)
         self.message = f"{where}: {key} = {value!r} is not a weight format kvplan knows"
         self.args = (self.message,)
@@ -58,9 +56,7 @@ def checkpoint_scheme(c: Fields, dtype: Format) -> WeightScheme:
     try:
         return read(c, q)
     except UnknownPattern as error:
-        raise UnknownScheme(
-            "quantization_config pattern", str(error), where=c.where
-        ) from None
+        raise UnknownScheme("quantization_config pattern", str(error), where=c.where) from None
 
 
 def with_hf_quant_config(
@@ -307,9 +303,7 @@ def _group_format(w: Fields, layout: str | None) -> Format:
     Source: compressed-tensors ``QuantizationArgs`` and the compressors of each ``format``.
     """
     if layout is not None and layout not in _LAYOUTS:
-        raise UnknownScheme(
-            "quantization_config.format", layout, where=w.where, known=_LAYOUTS
-        )
+        raise UnknownScheme("quantization_config.format", layout, where=w.where, known=_LAYOUTS)
     bits = w.integer("num_bits", maximum=16)
     kind = w.text("type") or "int"
     strategy = w.text("strategy")
@@ -331,9 +325,7 @@ def _group_format(w: Fields, layout: str | None) -> Format:
         if bits == 8:
             return Format("fp8", 8, WHOLE_ROW, 16) if strategy == "channel" else FP8_TENSOR
     if kind != "int" or bits not in {2, 3, 4, 8}:
-        raise UnknownScheme(
-            "quantization_config weights", f"{bits}-bit {kind}", where=w.where
-        )
+        raise UnknownScheme("quantization_config weights", f"{bits}-bit {kind}", where=w.where)
     if strategy == "tensor":
         return Format(f"int{bits}", bits)
     zero = 0 if w.boolean("symmetric", default=True) else bits

@@ -75,6 +75,12 @@ def test_window_keeps_the_tokens_in_flight_and_may_straddle_a_block() -> None:
     assert kv.sequence_blocks(1) == 2
 
 
+@pytest.mark.parametrize(("window", "blocks"), [(1025, 577), (1026, 578)])
+def test_window_counts_the_token_being_made_once(window: int, blocks: int) -> None:
+    # (1,025 - 1 + 8,192) / 16 = 576 whole blocks; one token more begins another
+    assert layout([SlidingWindow(16, 128, 128, window)]).sequence_blocks(131_072) == blocks
+
+
 def test_scheduling_ahead_holds_a_second_batch_in_flight() -> None:
     # ceil((1,023 + 2 * 8,192) / 16) + 1 = 1,088 + 1
     assert layout([WINDOW] * 32, async_scheduling=True).sequence_blocks(131_072) == 1089

@@ -102,9 +102,7 @@ def outside(
     return tuple(tensors)
 
 
-def by_kind(
-    kinds: Sequence[K], build: Callable[[K], Sequence[Tensor]]
-) -> list[tuple[Tensor, ...]]:
+def by_kind(kinds: Sequence[K], build: Callable[[K], Sequence[Tensor]]) -> list[tuple[Tensor, ...]]:
     """The tensors of each layer, built once a distinct kind of layer."""
     built = {kind: tuple(build(kind)) for kind in dict.fromkeys(kinds)}
     return [built[kind] for kind in kinds]

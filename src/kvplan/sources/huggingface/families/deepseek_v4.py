@@ -84,15 +84,11 @@ def layer_groups(c: Fields, layers: int) -> list[Group]:
         names = [HEAVY if i < 2 or i % 2 == 0 else SPARSE for i in range(layers)]
     for index, name in enumerate(names):
         if name not in by_name:
-            raise UnsupportedArchitecture(
-                f"layer_types[{index}]", name, where=c.where, known=KINDS
-            )
+            raise UnsupportedArchitecture(f"layer_types[{index}]", name, where=c.where, known=KINDS)
     return [by_name[name] for name in names]
 
 
-def _caches(
-    group: Group, size: int, rope: int, span: int | None, index: int
-) -> tuple[Cache, ...]:
+def _caches(group: Group, size: int, rope: int, span: int | None, index: int) -> tuple[Cache, ...]:
     kind, ratio = group
     recent = Compressed(size, rope, 1, span)
     if kind == SLIDING:
@@ -202,5 +198,3 @@ def _hash_layers(c: Fields, layers: int) -> list[bool]:
         if kind not in {"hash_moe", "moe"}:
             raise UnsupportedArchitecture(f"mlp_layer_types[{index}]", kind, where=c.where)
     return [kind == "hash_moe" for kind in stated[:layers]]
-
-

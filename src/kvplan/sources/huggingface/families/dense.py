@@ -9,26 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kvplan.model.caches import Cache
-from kvplan.model.tensors import MLP, Tensor, norm
+from kvplan.model.tensors import MLP, Tensor
 from kvplan.sources.huggingface.architecture import (
     FULL,
     SLIDING,
     Architecture,
     Weights,
     head_cache,
-    kv_heads,
     stated_layer_types,
     typed_caches,
     window,
 )
 from kvplan.sources.huggingface.families.blocks import (
-    FOUR_NORMS,
     POST_NORMS,
     PRE_NORMS,
-    expect,
     every_nth_full,
+    expect,
     first_of_four_full,
-    flat_norms,
     layer_mlp,
     norms,
     outside,
@@ -40,16 +37,11 @@ from kvplan.sources.huggingface.fields import Fields
 DEFAULTS = {
     # configuration_smollm3.py, configuration_cwm.py, configuration_olmo3.py and so on
     "cwm": {"sliding_window": 8192, "head_dim": 128},
-    "olmo3": {"sliding_window": 4096},
     "exaone4": {"sliding_window": 4096, "sliding_window_pattern": 4},
-    "cohere2": {"sliding_window": 4096, "sliding_window_pattern": 4},
     "granite_swa": {"sliding_window": 128},
-    "vaultgemma": {"sliding_window": 4096, "head_dim": 256},
     "ernie4_5": {"head_dim": 128},
     "helium": {"head_dim": 128},
     "seed_oss": {"head_dim": 128},
-    "glm": {"head_dim": 128},
-    "glm4": {"head_dim": 128},
     "ministral3": {"head_dim": 128},
 }
 
@@ -169,9 +161,7 @@ def ernie4_5(c: Fields) -> Architecture:
 
 def helium(c: Fields) -> Architecture:
     """Helium: the output projection is ``[hidden, hidden]`` and never has a bias."""
-    weights = decoder(
-        c, qkv_bias=attention_bias(c), mlp_bias=c.boolean("mlp_bias", default=False)
-    )
+    weights = decoder(c, qkv_bias=attention_bias(c), mlp_bias=c.boolean("mlp_bias", default=False))
     return Architecture(full_caches(c), weights)
 
 
@@ -208,6 +198,7 @@ def apertus(c: Fields) -> Architecture:
     """Apertus: norms on query and key heads, two projections, an xIELU with two learned slopes."""
     for key, value in (("post_norm", False), ("qk_norm", True), ("hidden_act", "xielu")):
         expect(c, key, value)
+    expect(c, "output_vocab_size", c.raw("vocab_size"))
     bias = attention_bias(c)
     weights = decoder(
         c,
@@ -229,9 +220,7 @@ def exaone4(c: Fields) -> Architecture:
 
     The 1.2B has no window at all: ``sliding_window`` is null and every layer full.
     """
-    return Architecture(
-        exaone_caches(c), decoder(c, head_norms=True, norm_names=POST_NORMS)
-    )
+    return Architecture(exaone_caches(c), decoder(c, head_norms=True, norm_names=POST_NORMS))
 
 
 def exaone_caches(c: Fields) -> Sequence[tuple[Cache, ...]]:
@@ -263,112 +252,3 @@ def hyperclovax(c: Fields) -> Architecture:
         norm_names=(*PRE_NORMS, *after),
     )
     return Architecture(full_caches(c), weights)
-
-
-def glm(c: Fields) -> Architecture:
-    """GLM-4 (converted): biases on queries, keys and values alone."""
-    return Architecture(full_caches(c), decoder(c, qkv_bias=attention_bias(c, default=True)))
-
-
-def glm4(c: Fields) -> Architecture:
-    """GLM-4-0414, Z1, GLM-4.1V's text: two more norms."""
-    names = (*PRE_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
-    weights = decoder(c, qkv_bias=attention_bias(c, default=True), norm_names=names)
-    return Architecture(full_caches(c), weights)
-
-
-def olmo(c: Fields) -> Architecture:
-    """OLMo 1: norms without weights."""
-    bias = attention_bias(c)
-    weights = decoder(c, qkv_bias=bias, o_bias=bias, norm_names=(), final=None)
-    return Architecture(full_caches(c), weights)
-
-
-def olmo2(c: Fields) -> Architecture:
-    """OLMo 2: norms behind attention and MLP, and over all query and all key heads."""
-    return Architecture(full_caches(c), _olmo2_weights(c))
-
-
-def olmo3(c: Fields) -> Architecture:
-    """OLMo 3: as OLMo 2, with a window in three of four layers."""
-    return Architecture(patterned(c, lambda layers: every_nth_full(layers, 4)), _olmo2_weights(c))
-
-
-def _olmo2_weights(c: Fields) -> Callable[[], Weights]:
-    bias = attention_bias(c)
-    return decoder(
-        c, qkv_bias=bias, o_bias=bias, norm_names=POST_NORMS, more=lambda: flat_norms(c)
-    )
-
-
-def nanochat(c: Fields) -> Architecture:
-    """nanochat: norms without weights and an MLP of two projections."""
-    bias = attention_bias(c)
-    weights = decoder(
-        c, qkv_bias=bias, o_bias=bias, norm_names=(), final=None, gated_mlp=False
-    )
-    return Architecture(full_caches(c), weights)
-
-
-def cohere(c: Fields) -> Architecture:
-    """Command R and Aya: attention and MLP in parallel behind one norm; tied.
-
-    ``use_qk_norm`` (Command R+): a norm of its own for each query head and each key head.
-    """
-    bias = attention_bias(c)
-
-    def per_head() -> Sequence[Tensor]:
-        if not c.boolean("use_qk_norm", default=False):
-            return ()
-        heads, size = c.heads(), c.head_size()
-        kept = kv_heads(c, heads)
-        return [
-            *norm("self_attn.q_norm", heads * size),
-            *norm("self_attn.k_norm", kept * size),
-        ]
-
-    weights = decoder(
-        c, qkv_bias=bias, o_bias=bias, norm_names=("input_layernorm",), tied=True, more=per_head
-    )
-    return Architecture(full_caches(c), weights)
-
-
-def cohere2(c: Fields) -> Architecture:
-    """Command A and Command R7B: a window of 4,096 in three of four layers."""
-    bias = attention_bias(c)
-    weights = decoder(c, qkv_bias=bias, o_bias=bias, norm_names=("input_layernorm",), tied=True)
-    caches = patterned(
-        c, lambda layers: every_nth_full(layers, c.integer("sliding_window_pattern"))
-    )
-    return Architecture(caches, weights)
-
-
-def vaultgemma(c: Fields) -> Architecture:
-    """VaultGemma: as Gemma 2 without the norms behind attention and MLP."""
-    bias = attention_bias(c)
-    names = (FOUR_NORMS[0], FOUR_NORMS[2])
-    weights = decoder(c, qkv_bias=bias, o_bias=bias, norm_names=names, tied=True)
-    return Architecture(patterned(c, lambda layers: every_nth_full(layers, 2)), weights)
-
-
-def bitnet(c: Fields) -> Architecture:
-    """BitNet b1.58: a norm before the output projection and one inside the MLP."""
-    bias = attention_bias(c)
-
-    def inner_norms() -> Sequence[Tensor]:
-        return [
-            *norm("self_attn.attn_sub_norm", c.hidden()),
-            *norm("mlp.ffn_sub_norm", c.integer("intermediate_size")),
-        ]
-
-    return Architecture(full_caches(c), decoder(c, qkv_bias=bias, o_bias=bias, more=inner_norms))
-
-
-def diffllama(c: Fields) -> Architecture:
-    """Differential attention: four learned vectors of a head's size a layer."""
-    bias = attention_bias(c)
-
-    def lambdas() -> Sequence[Tensor]:
-        return [Tensor("attention", "self_attn.lambda", c.head_size(), copies=4)]
-
-    return Architecture(full_caches(c), decoder(c, qkv_bias=bias, o_bias=bias, more=lambdas))

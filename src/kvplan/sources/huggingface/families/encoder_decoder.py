@@ -158,10 +158,11 @@ def bart(c: Fields) -> Architecture:
     longest = c.integer("max_position_embeddings", maximum=2**40)
     tokens = None if alone else longest
     cache = FullAttention(heads, size, size)
-    expect(c, "use_prompt", False)
-    expect(c, "share_encoder_decoder_embeddings", True)
 
     def count() -> Weights:
+        expect(c, "use_prompt", False)
+        expect(c, "share_encoder_decoder_embeddings", True)
+        expect(c, "decoder_vocab_size", c.vocab())
         hidden, vocab = c.hidden(), c.vocab()
         table = [positions(longest + kin.offset, hidden)] if kin.learned_positions else []
         around = [
@@ -240,9 +241,7 @@ def whisper(c: Fields) -> Architecture:
             ]
         if not c.boolean("tie_word_embeddings", default=True):
             last.append(head(vocab, hidden))
-        layer = _bart_layer(
-            hidden, heads, c.integer("decoder_ffn_dim"), cross=True, key_bias=False
-        )
+        layer = _bart_layer(hidden, heads, c.integer("decoder_ffn_dim"), cross=True, key_bias=False)
         return Weights([tuple(layer)] * layers, tuple(last))
 
     assumed = () if tokens is None else (said(tokens),)

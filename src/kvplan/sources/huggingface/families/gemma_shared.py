@@ -108,9 +108,7 @@ def gemma3n(c: Fields) -> Architecture:
     return Architecture(caches, count)
 
 
-def _gemma3n_layer(
-    c: Fields, cache: FullAttention, width: int, owns: bool
-) -> Sequence[Tensor]:
+def _gemma3n_layer(c: Fields, cache: FullAttention, width: int, owns: bool) -> Sequence[Tensor]:
     hidden, streams, rank = c.hidden(), c.integer("altup_num_inputs"), c.integer("laurel_rank")
     bias, size = attention_bias(c), cache.head_size
     tensors = [
@@ -151,7 +149,7 @@ def _layer_input(c: Fields, hidden: int) -> list[Tensor]:
 
 
 def _inputs(c: Fields, layers: int) -> list[Tensor]:
-    """Embeddings by layer: ``[vocabulary, layers * width]``, more than the rest of a small model."""
+    """Embeddings by layer, ``[vocabulary, layers * width]``: most of a small model."""
     width = c.integer("hidden_size_per_layer_input", minimum=0)
     if not width:
         return []
@@ -217,9 +215,7 @@ def _shape(c: Fields, base: FullAttention, kind: str, index: int) -> FullAttenti
     return FullAttention(kept, size, size)
 
 
-def _gemma4_layer(
-    c: Fields, kind: str, shape: FullAttention, owns: bool
-) -> Sequence[Tensor]:
+def _gemma4_layer(c: Fields, kind: str, shape: FullAttention, owns: bool) -> Sequence[Tensor]:
     hidden, bias = c.hidden(), attention_bias(c)
     no_value = kind != SLIDING and c.boolean("attention_k_eq_v", default=False)
     wide = 2 if not owns and c.boolean("use_double_wide_mlp", default=False) else 1

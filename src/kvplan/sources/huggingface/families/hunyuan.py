@@ -85,7 +85,9 @@ def _hunyuan(
                 *norms(PRE_NORMS, hidden),
             ]
             if not owns:
-                tensors = [t for t in tensors if ".k_proj" not in t.name and ".v_proj" not in t.name]
+                tensors = [
+                    t for t in tensors if ".k_proj" not in t.name and ".v_proj" not in t.name
+                ]
             if number == 1 and one_is_dense:
                 return [*tensors, *layer_mlp(c)]
             active = per_layer(c, "moe_topk", layers)[0] if c.states("moe_topk") else None

@@ -84,9 +84,7 @@ def mistral4(c: Fields) -> Architecture:
             c.hidden(), c.integer("n_routed_experts"), inner, active(c), shared=inner * shared
         )
 
-    weights = latent_weights(
-        c, sparse=sparse, is_sparse=lambda: after_first(c, c.layers())
-    )
+    weights = latent_weights(c, sparse=sparse, is_sparse=lambda: after_first(c, c.layers()))
     return Architecture(latent_caches(c), weights)
 
 

@@ -75,7 +75,9 @@ def qwen3_moe(c: Fields) -> Architecture:
                 layers.append(dense)
         return Weights(layers, (*vocabulary(c), *norm("model.norm", hidden)))
 
-    return Architecture(qwen_caches(c), count)
+    # A window that is switched on is in every layer, unlike Qwen 3 without experts.
+    slides = c.boolean("use_sliding_window", default=False)
+    return Architecture(all_sliding(c) if slides else qwen_caches(c), count)
 
 
 def gpt_oss(c: Fields) -> Architecture:

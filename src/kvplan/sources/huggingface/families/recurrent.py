@@ -89,7 +89,7 @@ def mamba2_state(
 def untied_vocabulary(c: Fields) -> list[Tensor]:
     """The embedding and a head of its own; readers of these models disagree on tied ones.
 
-    transformers keeps two tables whatever the config says, vLLM one.
+    transformers keeps two tables whatever the config says, vLLM one; RWKV 5 checkpoints have two.
     """
     if c.boolean("tie_word_embeddings", default=False):
         raise UnsupportedArchitecture("tie_word_embeddings", True, where=c.where)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kvplan.model.caches import Cache, FullAttention
-from kvplan.model.tensors import SHARED_EXPERTS, Tensor, gated_mlp
+from kvplan.model.caches import Cache
+from kvplan.model.tensors import SHARED_EXPERTS, Tensor
 from kvplan.sources.huggingface.architecture import FULL, SLIDING, Architecture, Weights
 from kvplan.sources.huggingface.families.blocks import (
     POST_NORMS,
@@ -38,12 +38,6 @@ DEFAULTS = {
     "granitemoe_swa": {"sliding_window": 128},
     "minimax_m2": {"head_dim": 128},
     "solar_open": {"head_dim": 128},
-    "ernie4_5_moe": {
-        "moe_layer_start_index": 1,
-        "moe_layer_end_index": -1,
-        "moe_layer_interval": 1,
-        "moe_num_shared_experts": 2,
-    },
 }
 
 
@@ -196,72 +190,6 @@ def _granite_experts(
     )
 
 
-def dbrx(c: Fields) -> Architecture:
-    """DBRX: key-value heads and experts in sections of their own."""
-    from kvplan.model.tensors import attention  # noqa: PLC0415
-
-    layers, heads = c.layers(), c.heads()
-    size = c.head_size()
-    section = c.nested("attn_config") or Fields({}, c.where)
-    kept = section.optional_integer("kv_n_heads") or 1
-    ffn = c.nested("ffn_config") or Fields({}, c.where)
-
-    def count() -> Weights:
-        hidden = c.hidden()
-        layer = (
-            *attention(hidden, heads, kept, size, prefix="norm_attn_norm.attn"),
-            *experts(
-                hidden,
-                ffn.integer("moe_num_experts"),
-                ffn.integer("ffn_hidden_size"),
-                ffn.optional_integer("moe_top_k"),
-                gate="ffn.router.layer",
-                prefix="ffn.experts",
-            ),
-            *norms(("norm_1", "norm_2"), hidden),
-        )
-        return Weights([layer] * layers, outside(c, final="norm_f"))
-
-    return Architecture([(FullAttention(kept, size, size),)] * layers, count)
-
-
-def ernie4_5_moe(c: Fields) -> Architecture:
-    """ERNIE 4.5 with experts: tied; the router's correction bias counts as a parameter."""
-    bias = c.boolean("use_bias", default=False)
-
-    def is_sparse() -> list[bool]:
-        layers = c.layers()
-        start = c.integer("moe_layer_start_index", minimum=0)
-        end = c.integer("moe_layer_end_index", minimum=-1)
-        end = layers - 1 if end == -1 else end
-        every = c.integer("moe_layer_interval")
-        return [start <= i <= end and (i + 1) % every == 0 for i in range(layers)]
-
-    def sparse() -> Sequence[Tensor]:
-        inner = c.integer("moe_intermediate_size")
-        return experts(
-            c.hidden(),
-            c.integer("moe_num_experts"),
-            inner,
-            active(c, "moe_k"),
-            shared=inner * c.integer("moe_num_shared_experts", minimum=0),
-            shared_bias=bias,
-            correction="mlp.moe_statics.e_score_correction_bias",
-            correction_trained=True,
-        )
-
-    return mixture(
-        c,
-        full_caches(c),
-        lambda: projections(c, qkv_bias=bias, o_bias=bias),
-        sparse,
-        is_sparse=is_sparse,
-        dense=lambda: layer_mlp(c, bias=bias),
-        tied=True,
-        head_bias=bias,
-    )
-
-
 def deepseek_experts(c: Fields, *, shared_bias: bool = False) -> Sequence[Tensor]:
     """Routed and shared experts in DeepSeek's spelling, with a correction bias."""
     inner = c.integer("moe_intermediate_size")
@@ -322,9 +250,7 @@ def exaone_moe(c: Fields) -> Architecture:
         exaone_caches(c),
         lambda: projections(c, head_norms=True),
         lambda: deepseek_experts(c),
-        is_sparse=lambda: mlp_kinds(
-            c, c.layers(), lambda: after_first(c, c.layers(), default=1)
-        ),
+        is_sparse=lambda: mlp_kinds(c, c.layers(), lambda: after_first(c, c.layers(), default=1)),
     )
 
 
@@ -344,28 +270,3 @@ def minimax_m2(c: Fields) -> Architecture:
             correction="block_sparse_moe.e_score_correction_bias",
         ),
     )
-
-
-def aria_text(c: Fields) -> Architecture:
-    """Aria: shared experts as one MLP."""
-    bias = attention_bias(c)
-
-    def sparse() -> Sequence[Tensor]:
-        hidden, inner = c.hidden(), c.integer("intermediate_size")
-        shared = inner * c.integer("moe_num_shared_experts")
-        mlp_bias = c.boolean("mlp_bias", default=False)
-        return [
-            *experts(
-                hidden, c.integer("moe_num_experts"), inner, active(c, "moe_topk"),
-                gate="mlp.router",
-            ),
-            *gated_mlp(
-                hidden, shared, part=SHARED_EXPERTS, prefix="mlp.shared_experts", bias=mlp_bias
-            ),
-        ]  # fmt: skip
-
-    return mixture(
-        c, full_caches(c), lambda: projections(c, qkv_bias=bias, o_bias=bias), sparse
-    )
-
-

@@ -57,9 +57,7 @@ DEFAULTS = {
 def output_gate(c: Fields) -> Tensor:
     """A gate on every element that attention puts out."""
     heads = c.heads()
-    return Tensor(
-        ATTENTION, "self_attn.gate_proj", heads * c.head_size(), c.hidden(), units=heads
-    )
+    return Tensor(ATTENTION, "self_attn.gate_proj", heads * c.head_size(), c.hidden(), units=heads)
 
 
 def routed(
@@ -129,9 +127,7 @@ def flint(c: Fields) -> Architecture:
     bias = attention_bias(c)
 
     def kinds(layers: int) -> Sequence[str]:
-        return [
-            FULL if i < 2 or i % 4 == 1 or i == layers - 1 else SLIDING for i in range(layers)
-        ]
+        return [FULL if i < 2 or i % 4 == 1 or i == layers - 1 else SLIDING for i in range(layers)]
 
     def is_sparse() -> Sequence[bool]:
         stated = c.sequence("mlp_only_layers")
@@ -243,9 +239,7 @@ def laguna(c: Fields) -> Architecture:
                     shared=c.integer("shared_expert_intermediate_size"), trained=True,
                 )  # fmt: skip
             return [
-                *attention(
-                    hidden, own, kept, size, qkv_bias=bias, o_bias=bias, head_norms=True
-                ),
+                *attention(hidden, own, kept, size, qkv_bias=bias, o_bias=bias, head_norms=True),
                 Tensor(ATTENTION, "self_attn.g_proj", gates, hidden, units=own),
                 *norms(PRE_NORMS, hidden),
                 *mlp(),
@@ -281,5 +275,3 @@ def jetmoe(c: Fields) -> Architecture:
         return Weights([layer] * layers, outside(c, tied=True))
 
     return Architecture(caches, count, heads=heads)
-
-

@@ -1,7 +1,7 @@
-"""Mixtures of experts whose layers differ in attention: Llama 4, MiMo V2, MiniMax M3, Step 3.7.
+"""Mixtures of experts whose layers differ in attention: Llama 4, MiMo V2, MiniMax M3.
 
 Source: transformers ``modeling_<model_type>.py`` and ``configuration_<model_type>.py``; vLLM
-``model_executor/models/mimo_v2.py``, ``step3p5.py``, ``vllm/models/minimax_m3``.
+``model_executor/models/mimo_v2.py``, ``vllm/models/minimax_m3``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from kvplan.sources.huggingface.families.blocks import (
 )
 from kvplan.sources.huggingface.families.dense import attention_bias
 from kvplan.sources.huggingface.families.routed import active, deepseek_experts
-from kvplan.sources.huggingface.fields import Fields, MissingField
+from kvplan.sources.huggingface.fields import Fields
 
 DEFAULTS = {
     # configuration_llama4.py: Llama4TextConfig. Published files leave the pattern out or empty.
@@ -51,8 +51,6 @@ DEFAULTS = {
     "mimo_v2_flash": {"head_dim": 192, "v_head_dim": 128, "sliding_window": 129},
     # configuration_minimax_m3_vl.py: MiniMaxM3VLTextConfig
     "minimax_m3": {"head_dim": 128, "index_head_dim": 128, "index_n_heads": 4},
-    # configuration_step3p7.py: Step3p7TextConfig
-    "step3p7": {"head_dim": 128},
 }
 
 
@@ -241,66 +239,3 @@ def _m3_sparse(c: Fields, section: Fields, layers: int) -> list[bool]:
 def _m3_experts(c: Fields, layers: int) -> list[bool]:
     marks = c.sequence("moe_layer_freq", length=layers)
     return [True] * layers if marks is None else [bool(mark) for mark in marks]
-
-
-def step3p7(c: Fields) -> Architecture:
-    """Step 3.5 and 3.7: window layers have query heads of their own, the same key-value heads."""
-    layers, cache = c.layers(), head_cache(c)
-    kinds = stated_layer_types(c, layers) or [FULL] * layers
-    expect(c, "use_head_wise_attn_gate", True)
-
-    def count() -> Weights:
-        hidden, bias, heads = c.hidden(), attention_bias(c), c.heads()
-        sparse = mlp_kinds(c, layers, lambda: _step_sparse(c, layers))
-        own = {FULL: heads}
-        if SLIDING in kinds:
-            own[SLIDING] = _step_window_heads(c, heads)
-
-        def layer(kind: tuple[str, bool]) -> Sequence[Tensor]:
-            queries = own[kind[0]]
-            tensors = [
-                *attention(
-                    hidden, queries, cache.num_kv_heads, cache.head_size,
-                    qkv_bias=bias, o_bias=bias, head_norms=True,
-                ),
-                Tensor(ATTENTION, "self_attn.g_proj", queries, hidden, units=queries),
-                *norms(PRE_NORMS, hidden),
-            ]  # fmt: skip
-            if not kind[1]:
-                return [*tensors, *layer_mlp(c)]
-            return [
-                *tensors,
-                *experts(
-                    hidden,
-                    c.integer("n_routed_experts", "moe_num_experts", "num_experts"),
-                    c.integer("moe_intermediate_size"),
-                    active(c, "num_experts_per_tok", "moe_top_k"),
-                    shared=c.integer("share_expert_dim"),
-                    correction="mlp.router_bias",
-                ),
-            ]
-
-        return Weights(by_kind(list(zip(kinds, sparse, strict=True)), layer), outside(c))
-
-    return Architecture(typed_caches(c, cache, kinds, window(c)), count)
-
-
-def _step_window_heads(c: Fields, heads: int) -> int:
-    stated = c.optional_integer("num_sliding_attention_heads")
-    if stated is not None:
-        return stated
-    other = c.nested("attention_other_setting")
-    if other is None:
-        raise MissingField(c.where, "num_sliding_attention_heads")
-    return other.optional_integer("num_attention_heads") or heads
-
-
-def _step_sparse(c: Fields, layers: int) -> list[bool]:
-    listed = c.raw("moe_layers_enum")
-    if isinstance(listed, str):
-        sparse = {c.checked(int(i), "moe_layers_enum", 0) for i in listed.split(",") if i.strip()}
-    elif listed is None:
-        sparse = set(range(3, layers))
-    else:
-        sparse = set(c.sequence("moe_layers_enum") or ())
-    return [index in sparse for index in range(layers)]

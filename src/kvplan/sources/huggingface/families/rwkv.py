@@ -53,7 +53,8 @@ def rwkv(c: Fields) -> Architecture:
             *projection("attention.output", hidden, width, width, by_column=True),
             *_channel_mix(hidden, inner),
         ]
-        return Weights(_first_normed(layer, layers, hidden), _outside(c, hidden))
+        outside = (*vocabulary(c), *norm("rwkv.ln_out", hidden, bias=True))
+        return Weights(_first_normed(layer, layers, hidden), outside)
 
     return Architecture([(state,)] * layers, count)
 
@@ -86,7 +87,8 @@ def rwkv5(c: Fields) -> Architecture:
             Tensor(NORMS, "attention.ln_x.bias", width, units=heads),
             *_channel_mix(hidden, inner),
         ]
-        return Weights(_first_normed(layer, layers, hidden), _outside(c, hidden))
+        outside = (*untied_vocabulary(c), *norm("rwkv.ln_out", hidden, bias=True))
+        return Weights(_first_normed(layer, layers, hidden), outside)
 
     return Architecture([(state,)] * layers, count)
 
@@ -112,10 +114,6 @@ def _first_normed(layer: list[Tensor], layers: int, hidden: int) -> list[tuple[T
     """The first layer has a norm of its own on the embedding."""
     first = (*layer, *norm("pre_ln", hidden, bias=True))
     return [first, *[tuple(layer)] * (layers - 1)]
-
-
-def _outside(c: Fields, hidden: int) -> tuple[Tensor, ...]:
-    return (*vocabulary(c), *norm("rwkv.ln_out", hidden, bias=True))
 
 
 def xlstm(c: Fields) -> Architecture:

@@ -36,7 +36,6 @@ DEFAULTS = {
     "glm_moe_dsa": {"index_head_dim": 128, "index_n_heads": 32},
     # configuration_mistral_large4.py: MistralLarge4TextConfig
     "mistral_large4": {"index_head_dim": 128, "index_n_heads": 32, "no_rope_layer_interval": 4},
-    "axk2": {"index_head_dim": 128, "index_n_heads": 16, "gated_norm_rank": 16},
 }
 
 
@@ -101,9 +100,7 @@ def _indexed(
     caches: list[tuple[Cache, ...]] = [(latent, index) if own else (latent,) for own in has_index]
 
     def count() -> Weights:
-        sparse = mlp_kinds(
-            c, c.layers(), lambda: after_first(c, c.layers(), default=first_dense)
-        )
+        sparse = mlp_kinds(c, c.layers(), lambda: after_first(c, c.layers(), default=first_dense))
 
         def layer(kind: tuple[bool, bool]) -> Sequence[Tensor]:
             return [
