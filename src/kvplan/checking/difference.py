@@ -127,6 +127,12 @@ class Side(NamedTuple):
 
     label: str
     report: CheckReport
+    hidden: str = ""
+    """The temporary folder that its files were laid out in, which no message shows."""
+
+    def told(self, message: str) -> str:
+        """A message of this side."""
+        return message.replace(self.hidden, "") if self.hidden else message
 
 
 def parse_tolerances(texts: Iterable[str]) -> dict[str, Tolerance]:
@@ -152,7 +158,7 @@ def _tolerance(value: str, text: str, *, is_any: bool) -> Tolerance:
             share = float(value[:-1]) / 100
         except ValueError:
             share = -1.0
-        if 0 <= share <= 100:  # noqa: PLR2004
+        if 0 <= share < float("inf"):
             return Tolerance(share=share)
     elif not is_any:
         try:
@@ -166,9 +172,14 @@ def compare(base: Side, head: Side, tolerances: Mapping[str, Tolerance]) -> Diff
     """The difference of two checks."""
     before, after = _by_name(base.report), _by_name(head.report)
     names = [*after, *(name for name in before if name not in after)]
-    changes = [_change(n, before.get(n), after.get(n), tolerances) for n in names]
+    changes = [
+        _not_understood(name, base, before.get(name))
+        or _not_understood(name, head, after.get(name))
+        or _change(name, before.get(name), after.get(name), tolerances)
+        for name in names
+    ]
     faults = [
-        f"{side.label}: {file.path}:{fault.line}: {fault.message}"
+        side.told(f"{side.label}: {file.path}:{fault.line}: {fault.message}")
         for side in (base, head)
         for file in side.report.files
         for fault in file.faults
@@ -194,16 +205,22 @@ def _by_name(report: CheckReport) -> dict[str, DeploymentResult]:
     }
 
 
+def _not_understood(
+    name: str, side: Side, result: DeploymentResult | None
+) -> DeploymentChange | None:
+    """The change of a deployment that one side could not judge."""
+    if result is None or result.fault is None:
+        return None
+    message = side.told(f"{side.label}, line {result.fault.line}: {result.fault.message}")
+    return DeploymentChange(name, Change.ERROR, None, None, [], [], False, message)
+
+
 def _change(
     name: str,
     base: DeploymentResult | None,
     head: DeploymentResult | None,
     tolerances: Mapping[str, Tolerance],
 ) -> DeploymentChange:
-    for side, word in ((head, "head"), (base, "base")):
-        if side is not None and side.fault is not None:
-            message = f"not understood in {word}, line {side.fault.line}: {side.fault.message}"
-            return DeploymentChange(name, Change.ERROR, None, None, [], [], False, message)
     before = None if base is None else base.figures
     after = None if head is None else head.figures
     figures = [

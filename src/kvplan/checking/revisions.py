@@ -20,7 +20,7 @@ from kvplan.files import MAX_DOCUMENT_BYTES
 
 _COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")
 _TIMEOUT_S = 60
-_MOST_FILES = 2000
+_MOST_FILES, _MOST_BYTES = 10_000, 256 << 20
 _READ = (".json", ".yaml", ".yml")
 """What a plan's files can be; weights are never read out of a repository."""
 
@@ -60,15 +60,28 @@ class Repository(NamedTuple):
         files = self._files(commit)
         if inner not in files:
             raise NotInRevision(f"{inner} is not in {commit[:12]}")
-        with TemporaryDirectory(prefix="kvplan-") as folder:
-            folder = os.path.realpath(folder)
+        with TemporaryDirectory(prefix="kvplan-") as temporary:
+            folder = os.path.realpath(temporary)
             os.mkdir(os.path.join(folder, ".git"))  # marks the root that paths stay below
-            for name, blob in files.items():
+            for name, data in self._contents(files).items():
                 target = os.path.join(folder, *name.split("/"))
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 with open(target, "wb") as file:
-                    file.write(self._git("cat-file", "blob", blob).stdout)
+                    file.write(data)
             yield os.path.join(folder, *inner.split("/"))
+
+    def _contents(self, files: dict[str, str]) -> dict[str, bytes]:
+        """The bytes of each file, by one process for all of them."""
+        asked = "".join(f"{blob}\n" for blob in files.values()).encode("ascii")
+        data = _git(self.top, "cat-file", "--batch", given=asked).stdout
+        found, position = {}, 0
+        for name in files:
+            header = data[position : data.index(b"\n", position)]
+            position += len(header) + 1
+            size = int(header.rsplit(b" ", 1)[-1])
+            found[name] = data[position : position + size]
+            position += size + 1
+        return found
 
     def inner(self, path: str) -> str:
         """A path of the work tree as git names it."""
@@ -82,6 +95,7 @@ class Repository(NamedTuple):
         """Regular files that a plan may name: path → blob."""
         listed = self._git("ls-tree", "-r", "-z", "-l", "--full-tree", commit).stdout
         found: dict[str, str] = {}
+        total = 0
         for entry in listed.decode("utf-8", "surrogateescape").split("\0"):
             facts, tab, name = entry.partition("\t")
             if not tab:
@@ -93,10 +107,11 @@ class Repository(NamedTuple):
                 continue
             if size.isdigit() and int(size) <= MAX_DOCUMENT_BYTES:
                 found[name] = blob
-        if len(found) > _MOST_FILES:
+                total += int(size)
+        if len(found) > _MOST_FILES or total > _MOST_BYTES:
             raise InputError(
-                f"{commit[:12]} has {len(found):,} YAML and JSON files; at most {_MOST_FILES:,} "
-                "are read",
+                f"{commit[:12]} has {len(found):,} YAML and JSON files of {total:,} bytes; at most "
+                f"{_MOST_FILES:,} of {_MOST_BYTES:,} bytes are read",
                 hint="Compare against a report instead: --baseline report.json",
             )
         return found
@@ -112,14 +127,18 @@ def open_repository(path: str) -> Repository:
                  check=False)  # fmt: skip
     top = found.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
     if found.returncode != 0 or not top:
+        said = found.stderr.decode("utf-8", "replace").strip().splitlines()
         raise InputError(
-            f"{path!r} is not in a git repository",
+            f"{path!r} is not in a git repository that git opens"
+            + (f": {said[0][:200]}" if said else ""),
             hint="Name two files, or give a report with --baseline.",
         )
     return Repository(os.path.realpath(top))
 
 
-def _git(folder: str, *words: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
+def _git(
+    folder: str, *words: str, check: bool = True, given: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
     """Run git without pager, prompts, hooks or a repository's own helpers."""
     command = ["git", "--no-pager", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null",
                "-C", folder, *words]  # fmt: skip
@@ -128,7 +147,7 @@ def _git(folder: str, *words: str, check: bool = True) -> subprocess.CompletedPr
     try:
         done = subprocess.run(  # noqa: S603  (a fixed program; words are never options)
             command,
-            stdin=subprocess.DEVNULL,
+            input=given,
             capture_output=True,
             timeout=_TIMEOUT_S,
             check=False,

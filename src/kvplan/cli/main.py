@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 COMMANDS = {
     "fit": "Does a model fit on these GPUs? If not, what would make it fit?",
     "calibrate": "Compare an engine's start-up log with the plan, and keep the difference.",
+    "check": "Hold the deployments of kvplan.yaml to their budgets.",
+    "diff": "Show what a change does to bytes, concurrency, context, GPUs and verdicts.",
     "explain": "Show what a model keeps per token and why, layer group by layer group.",
     "monitor": "Watch a running server: Prometheus rules, a Grafana dashboard, a check.",
     "gate": "Keep a changed KV cache, or roll it back to 16 bits, by evaluation results.",

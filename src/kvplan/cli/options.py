@@ -13,17 +13,18 @@ from kvplan.question import BY_NAME, FLAGS, Flag
 
 def new_app(command: Callable[..., Any]) -> typer.Typer:
     """A Typer application of one command: plain help, no completion, errors told by `main`."""
-    app = _plain_app()
+    app = plain_app()
     app.command()(command)
     return app
 
 
 def new_group(help: str) -> typer.Typer:
     """A Typer application of sub-commands, alike; alone it shows its help."""
-    return _plain_app(help=help, no_args_is_help=True)
+    return plain_app(help=help, no_args_is_help=True)
 
 
-def _plain_app(**settings: Any) -> typer.Typer:
+def plain_app(**settings: Any) -> typer.Typer:
+    """A Typer application as every command of kvplan is: plain help, no completion."""
     return typer.Typer(
         add_completion=False,
         rich_markup_mode=None,

@@ -16,6 +16,9 @@ DOCUMENTS = {
     "fit": ("kvplan.planning.report", "FitReport"),
     "calibrate": ("kvplan.planning.calibrate", "CalibrationReport"),
     "explain": ("kvplan.reports.explanation", "Explanation"),
+    "check": ("kvplan.checking.schema", "kvplan.yaml"),
+    "check-report": ("kvplan.checking.report", "CheckReport"),
+    "diff": ("kvplan.checking.difference", "DiffReport"),
 }
 """Each document's name, the command that writes it, and the class that is its form."""
 
@@ -48,6 +51,10 @@ def schema(
 
 def json_schema(document: str) -> dict[str, Any]:
     """The schema; its ``$id`` changes only with the version of the document."""
+    if document == "check":  # what `kvplan check` reads; check-report is what it writes
+        from kvplan.checking.schema import plan_schema
+
+        return plan_schema()
     from pydantic import TypeAdapter
 
     module_name, name = DOCUMENTS[document]

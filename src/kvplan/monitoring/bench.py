@@ -31,7 +31,7 @@ def peak_from(path: str) -> float:
     ``output_throughput``, the mean of a saturated run, and not ``max_output_tokens_per_s``, the best
     single second: a five-minute mean of a healthy server stays below 80 % of that one.
     """
-    from kvplan.evaluation_files import read_large_json
+    from kvplan.gating.readers.files import read_large_json
 
     document = read_large_json(path)
     if not isinstance(document, dict) or not is_bench(document):

@@ -163,8 +163,10 @@ def _judge(b: Budget, *, starts: bool, min_headroom: float) -> tuple[Verdict, st
         inside = [term for term in b.terms if term.in_claim]
         widest = max(inside, key=lambda term: term.high - term.likely)
         return Verdict.TIGHT, widest.key
-    total = b.deployment.total_bytes
-    if total is not None and b.headroom_bytes < min_headroom * (total - b.deployment.reserve_bytes):
+    d = b.deployment
+    # A pool that the user gives is all there is to have headroom in.
+    whole = d.args.kv_cache_memory_bytes or (d.usable_bytes if d.total_bytes is not None else 0)
+    if b.headroom_bytes < min_headroom * whole:
         return Verdict.TIGHT, "headroom"
     return Verdict.FITS, "kv_cache"
 

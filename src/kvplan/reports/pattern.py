@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvplan.units import format_tokens
-
 if TYPE_CHECKING:
     from kvplan.model.caches import Cache
     from kvplan.model.model import Model
@@ -140,8 +138,3 @@ def contexts(native: int | None, asked: int | None) -> list[int]:
         chosen.add(tokens)
         tokens *= 4
     return sorted(chosen)
-
-
-def context_name(tokens: int) -> str:
-    """A length the short way with its unit."""
-    return f"{format_tokens(tokens)} tokens"

@@ -156,7 +156,8 @@ def test_explanations_name_device_weights_runtime_and_workers() -> None:
     said = "\n".join(report.explanations)
     for words in (
         "of device memory, the profile of h100-sxm has", "fp8 weights would be",
-        "beyond all that was measured", "4 workers", "estimated 2.00 GiB above", "of it by the runtime",
+        "beyond all that was measured", "4 workers", "estimated 2.00 GiB above",
+        "of it by the runtime",
     ):  # fmt: skip
         assert words in said
 
@@ -225,7 +226,7 @@ def test_a_file_that_is_not_one_is_refused_by_key(
     tmp_path: Path, change: dict[str, object], words: str
 ) -> None:
     path = written(tmp_path / "cal.yaml", {**to_document(CALIBRATION), **change})
-    with pytest.raises(MalformedFile, match="cal.yaml") as caught:
+    with pytest.raises(MalformedFile, match=r"cal\.yaml") as caught:
         read_calibration(path)
     assert words in caught.value.message
 

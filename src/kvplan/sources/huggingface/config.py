@@ -131,7 +131,7 @@ def left_out(data: Mapping[str, Any], counted: Sequence[str]) -> list[str]:
     """Warnings for the parts of a multimodal model whose weights are not counted."""
     inner = data.get(WRAPPER)
     parts = dict({**data, **inner} if isinstance(inner, dict) else data)
-    if data.get("model_type") in SEEING and isinstance(data.get("text_config"), dict):
+    if str(data.get("model_type")) in SEEING and isinstance(data.get("text_config"), dict):
         parts.setdefault(VISION_SECTION, True)
     return [
         f"{part.removesuffix('_config')} tower left out of the weights"

@@ -176,7 +176,7 @@ def test_a_log_that_says_nothing_names_the_lines_it_looks_for(text: str) -> None
         "GPU KV cache size: " + "9," * 9999 + " tokens",
         "GPU KV cache size: " + "1" * 40 + " tokens",
         "# GPU blocks: -5",
-        "Model loading took ٣٫٥ GiB",
+        "Model loading took \u0663.\u0665 GiB",
     ],
 )
 def test_figures_that_cannot_be_are_not_taken(line: str) -> None:

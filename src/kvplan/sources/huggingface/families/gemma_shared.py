@@ -206,13 +206,21 @@ def _shape(c: Fields, base: FullAttention, kind: str, index: int) -> FullAttenti
     listed = c.raw("per_layer_config")
     if isinstance(listed, dict):
         named = {int(key): value for key, value in listed.items() if str(key).isdigit()}
-        own = Fields(named.get(index) or {}, f"{c.where}: per_layer_config")
+        own = Fields(_entry(c, named.get(index)), f"{c.where}: per_layer_config")
         for key in own.data:
             if key not in {"head_dim", "num_key_value_heads"}:
                 raise UnsupportedArchitecture(f"per_layer_config.{key}", own.data, where=c.where)
         size = own.optional_integer("head_dim") or size
         kept = own.optional_integer("num_key_value_heads") or kept
     return FullAttention(kept, size, size)
+
+
+def _entry(c: Fields, entry: object) -> dict[str, object]:
+    if entry is None:
+        return {}
+    if not isinstance(entry, dict):
+        raise UnsupportedArchitecture("per_layer_config", entry, where=c.where)
+    return entry
 
 
 def _gemma4_layer(c: Fields, kind: str, shape: FullAttention, owns: bool) -> Sequence[Tensor]:
