@@ -35,6 +35,7 @@ catalogue: $(READY)  ## compile configs/ into the catalogue that ships
 
 bench: $(READY)
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/check.py
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

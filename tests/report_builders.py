@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from kvplan.planning.report import (
     SCHEMA,
@@ -18,14 +17,28 @@ from kvplan.planning.report import (
     ModelReport,
     OptionReport,
     RecommendedReport,
+    Record,
     SpeedReport,
     TermReport,
     Verdict,
+    fields_of,
 )
 
 GIB = 1024**3
 
 ESCAPE = "\x1b"
+
+R = TypeVar("R", bound=Record)
+
+
+def make(kind: type[R], *values: object) -> R:
+    """A record from its values in the order of its fields."""
+    return kind(**dict(zip(kind.__annotations__, values, strict=False)))
+
+
+def changed(record: R, **changes: object) -> R:
+    """``record`` with other values for some fields."""
+    return type(record)(**{**fields_of(record), **changes})
 
 
 def fits(**changes: Any) -> FitReport:
@@ -75,8 +88,8 @@ def fits(**changes: Any) -> FitReport:
             mean_concurrency=None,
             page_waste_bytes=3932160,
             groups=[
-                GroupReport("full", 16, 131072, 0, None),
-                GroupReport("sliding_window", 16, 131072, 0, 1024),
+                make(GroupReport, "full", 16, 131072, 0, None),
+                make(GroupReport, "sliding_window", 16, 131072, 0, 1024),
             ],
         ),
         memory=MemoryReport(
@@ -93,12 +106,12 @@ def fits(**changes: Any) -> FitReport:
             kv_share=0.4,
             pool_use=0.8,
             terms=[
-                TermReport("activation", GIB // 2, GIB, 2 * GIB, "a measured law"),
-                TermReport("cuda_graph", 0, 2 * GIB, 3 * GIB, "another law"),
-                TermReport("runtime", GIB, GIB, GIB, "exact"),
+                make(TermReport, "activation", GIB // 2, GIB, 2 * GIB, "a measured law"),
+                make(TermReport, "cuda_graph", 0, 2 * GIB, 3 * GIB, "another law"),
+                make(TermReport, "runtime", GIB, GIB, GIB, "exact"),
             ],
         ),
-        model=ModelReport(6_738_415_616, 6_738_415_616, None, 131072),
+        model=make(ModelReport, 6_738_415_616, 6_738_415_616, None, 131072),
         speed=SpeedReport(),
         limits=LimitsReport(
             max_batch=5,
@@ -124,57 +137,60 @@ def fits(**changes: Any) -> FitReport:
             kv_reason="it fits at this precision",
         ),
         options=[],
-        matrix=MatrixReport(
+        matrix=make(
+            MatrixReport,
             [8192, 32768],
-            [MatrixRow("bf16", 16.0, [20, 5]), MatrixRow("q8_0", 8.5, [37, 9])],
+            [make(MatrixRow, "bf16", 16.0, [20, 5]), make(MatrixRow, "q8_0", 8.5, [37, 9])],
         ),
         flags=["vllm", "serve", "some-model", "--max-model-len", "32768"],
         warnings=["beyond the native context"],
         assumptions=["block_size 16: the default"],
     )
-    return replace(report, **changes)
+    return changed(report, **changes)
 
 
 def oom(**changes: Any) -> FitReport:
     """The same with 24 GiB needed: 4 more than the pool, and two ways out."""
     plain = fits()
-    report = replace(
+    report = changed(
         plain,
         verdict=Verdict.OOM,
         reason="24.00 GiB of KV cache for 6 x 32,768 tokens, but only 20.00 GiB of pool",
-        deployment=replace(plain.deployment, batch=6),
-        kv_cache=replace(plain.kv_cache, needed_bytes=24 * GIB),
-        memory=replace(
+        deployment=changed(plain.deployment, batch=6),
+        kv_cache=changed(plain.kv_cache, needed_bytes=24 * GIB),
+        memory=changed(
             plain.memory, kv_needed_bytes=24 * GIB, headroom_bytes=-4 * GIB, pool_use=1.2
         ),
         options=[
-            OptionReport(
+            make(
+                OptionReport,
                 "--tp 2", 12 * GIB, 12, Verdict.FITS, "no loss of quality", "more GPUs",
                 ["vllm", "serve", "some-model", "--tensor-parallel-size", "2"],
             ),
-            OptionReport(
+            make(
+                OptionReport,
                 "--kv fp8_e4m3", 12 * GIB, 10, Verdict.TIGHT,
                 "GSM8K 0.9181 against 0.9168 | within noise", "SGLang documentation", [],
             ),
         ],
     )  # fmt: skip
-    return replace(report, **changes)
+    return changed(report, **changes)
 
 
 def tight(**changes: Any) -> FitReport:
     """1 GiB left: less than a twentieth of 40."""
     plain = fits()
-    report = replace(
+    report = changed(
         plain,
         verdict=Verdict.TIGHT,
         limiting_term="headroom",
         reason="19.00 GiB of KV cache for 4 x 32,768 tokens in 20.00 GiB of pool: 1.00 GiB left",
-        memory=replace(plain.memory, kv_needed_bytes=19 * GIB, headroom_bytes=GIB, pool_use=0.95),
+        memory=changed(plain.memory, kv_needed_bytes=19 * GIB, headroom_bytes=GIB, pool_use=0.95),
         options=[
-            OptionReport("--tp 2", 9 * GIB, 12, Verdict.FITS, "no loss", "more GPUs", []),
+            make(OptionReport, "--tp 2", 9 * GIB, 12, Verdict.FITS, "no loss", "more GPUs", []),
         ],
     )
-    return replace(report, **changes)
+    return changed(report, **changes)
 
 
 def evaluate(text: str) -> float:

@@ -25,7 +25,7 @@ LAYERS: list[set[str]] = [
     {"question"},
     {"reports"},
     {"monitoring"},
-    {"checking"},
+    {"checking", "gating"},
     {"cli"},
 ]
 """From the bottom up: a room imports from rooms below it, never from beside or above."""

@@ -107,7 +107,7 @@ def graphs(row: Row) -> Estimate:
 
 
 def printed_peak(row: Row) -> tuple[float, Estimate]:
-    """The printed peak activation and what it stands for: from 0.21 it holds the graph estimate."""
+    """The printed peak activation and what it stands for: from 0.20 it holds the graph estimate."""
     printed: float = row["activation_gib"]
     if not graphs_in_budget(version_of(row)):
         return printed, peak(row)

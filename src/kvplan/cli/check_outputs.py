@@ -23,7 +23,7 @@ class CheckCommand(TyperCommand):
         try:
             _, _, order = parser.parse_args(args=list(args))
             ctx.meta[_ORDER] = [param.name for param in order]
-        except Exception:  # noqa: BLE001  (told by the parsing below, in its own words)
+        except Exception:
             ctx.meta[_ORDER] = []
         rest: list[str] = super().parse_args(ctx, args)
         return rest

@@ -57,7 +57,7 @@ ExporterJobOption = Annotated[
 PeakOption = Annotated[
     float | None,
     typer.Option(
-        "--peak-tokens-per-s", metavar="N", help="Generated tokens a second that one server can do.",
+        "--peak-tokens-per-s", metavar="N", help="Tokens a second that one server generates.",
         show_default=False,
     ),
 ]  # fmt: skip

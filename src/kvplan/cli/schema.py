@@ -59,6 +59,7 @@ def json_schema(document: str) -> dict[str, Any]:
 
     module_name, name = DOCUMENTS[document]
     module = import_module(module_name)
+    _make_dataclasses(import_module("kvplan.planning.report"))
     adapter: TypeAdapter[Any] = TypeAdapter(getattr(module, name))
     generated = adapter.json_schema(mode="serialization")
     version = module.SCHEMA
@@ -67,6 +68,17 @@ def json_schema(document: str) -> dict[str, Any]:
     if document == "fit":
         properties["formulas"] = _formulas()
     return {"$schema": _DIALECT, "$id": f"urn:{version.replace('.', ':', 1)}", **generated}
+
+
+def _make_dataclasses(module: object) -> None:
+    """Give pydantic the records of ``module`` in a form whose fields it can read."""
+    from dataclasses import dataclass
+
+    from kvplan.planning.report import Record
+
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Record) and value is not Record:
+            dataclass(eq=False, repr=False)(value)
 
 
 def _formulas() -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """One task's answer: keep, roll back, or undecided, with the statistics behind it.
 
-A loss is kept when the whole interval is within the policy's limit, and rolled back when it is above
-the limit and not by chance. Everything else is undecided: more samples would tell.
+A loss is kept when the whole interval is within the policy's limit, and rolled back when it is
+above the limit and not by chance. Everything else is undecided: more samples would tell.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ def _score_effect(base: Score, cand: Score, q: QualityPolicy) -> Effect:
         interval = paired_mean_loss(differences, q.confidence)
         return Effect(loss, q.max_drop, interval, _wider(interval, loss, len(pairs), q.max_drop))
     loss = p1 - p2
-    if base.count and cand.count and is_binary(base.metric) and 0 <= p2 <= 1 and 0 <= p1 <= 1:
-        interval = unpaired_loss(p1, base.count, p2, cand.count, q.confidence)
+    if base.size and cand.size and is_binary(base.metric) and 0 <= p2 <= 1 and 0 <= p1 <= 1:
+        interval = unpaired_loss(p1, base.size, p2, cand.size, q.confidence)
         return Effect(loss, q.max_drop, interval, needed, "no per-sample results: not paired")
     if base.stderr is not None and cand.stderr is not None:
         errors = base.stderr / scale, cand.stderr / scale
@@ -185,11 +185,11 @@ def _share_at_most(base: Score, cand: Score, q: QualityPolicy) -> TaskReport:
     scale, limit = cand.scale, q.max_hallucination
     share = cand.value / scale
     rule = f"at most {limit:.3g} of the answers"
-    if not cand.count or not 0 <= share <= 1:
+    if not cand.size or not 0 <= share <= 1:
         answer = Answer.KEEP if share <= limit else Answer.ROLL_BACK
         note = "no number of samples is stated: compared as it stands"
         return _report(base, cand, rule, answer, Effect(share, limit, None), note)
-    low, high = wilson(share * cand.count, cand.count, q.confidence)
+    low, high = wilson(share * cand.size, cand.size, q.confidence)
     interval = Interval(low, high, "Wilson's interval of the candidate")
     answer = Answer.UNDECIDED
     if high <= limit:
@@ -218,7 +218,7 @@ def _wider(interval: Interval, loss: float, count: int, limit: float) -> int | N
 def _report(
     base: Score, cand: Score, rule: str, answer: Answer, effect: Effect | None, note: str
 ) -> TaskReport:
-    counts = [score.count for score in (base, cand) if score.count]
+    counts = [score.size for score in (base, cand) if score.size]
     interval = effect.interval if effect else None
     as_share = base.kind in {Kind.PERPLEXITY, Kind.BLEU, Kind.LONGBENCH}
 

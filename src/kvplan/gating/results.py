@@ -33,7 +33,7 @@ class Score(NamedTuple):
     value: float
     kind: Kind
     stderr: float | None = None
-    count: int | None = None
+    size: int | None = None
     """Samples behind it."""
     shots: int | None = None
     samples: dict[str, float | Pair] | None = None
@@ -66,10 +66,13 @@ class Evaluation:
 
 
 LONGBENCH_TASKS = frozenset(
-    "narrativeqa qasper multifieldqa_en multifieldqa_zh hotpotqa 2wikimqa musique dureader gov_report "
-    "qmsum multi_news vcsum trec triviaqa samsum lsht passage_retrieval_en passage_retrieval_zh "
-    "passage_count lcc repobench-p".split()
-)
+    {
+        "narrativeqa", "qasper", "multifieldqa_en", "multifieldqa_zh", "hotpotqa", "2wikimqa",
+        "musique", "dureader", "gov_report", "qmsum", "multi_news", "vcsum", "trec", "triviaqa",
+        "samsum", "lsht", "passage_retrieval_en", "passage_retrieval_zh", "passage_count", "lcc",
+        "repobench-p",
+    }
+)  # fmt: skip
 """Source: LongBench, arXiv 2308.14508, table 1, as its ``result.json`` names them."""
 
 _BINARY = frozenset({"acc", "acc_norm", "exact_match", "em", "accuracy", "correct", "pass@1"})

@@ -32,7 +32,7 @@ def z_of(confidence: float) -> float:
 
 
 def wilson(successes: float, total: int, confidence: float) -> tuple[float, float]:
-    """The score interval of a proportion. Source: Wilson 1927, JASA 22:209; Newcombe 1998a, eq. 3."""
+    """The score interval of a proportion. Source: Wilson 1927, JASA 22:209."""
     z = z_of(confidence)
     share = successes / total
     spread = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
@@ -71,8 +71,8 @@ def mcnemar(lost: int, won: int) -> float:
         return 1.0
     if changed > _MOST_FOR_EXACT:
         return two_sided(max(0.0, abs(lost - won) - 1) / math.sqrt(changed))
-    tail = sum(math.comb(changed, k) for k in range(min(lost, won) + 1))
-    return min(1.0, 2 * tail / 2**changed)
+    tail: int = sum(math.comb(changed, k) for k in range(min(lost, won) + 1))
+    return min(1.0, float(2 * tail / 2**changed))
 
 
 def paired_binary_loss(lost: int, won: int, total: int, confidence: float) -> Interval:

@@ -1,1 +1,1 @@
-"""Watching a running server against its plan: Prometheus rules, a Grafana dashboard, a live check."""
+"""Watching a running server against its plan: Prometheus rules, a dashboard, a live check."""

@@ -1,4 +1,4 @@
-"""From what a person names to the plan that is watched: a model with flags, a plan, a kvplan.yaml."""
+"""From what a person names to the plan that is watched."""
 
 from __future__ import annotations
 

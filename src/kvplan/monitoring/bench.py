@@ -1,4 +1,7 @@
-"""The result of ``vllm bench serve --save-result``: a flat JSON object of figures."""
+"""The result of ``vllm bench serve --save-result``, a flat JSON object, and the peak in it.
+
+No engine exports its peak, so a benchmark of the same server gives it.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +29,12 @@ def bench_figures(document: Mapping[str, Any]) -> dict[str, float]:
 
 
 def peak_from(path: str) -> float:
-    """Tokens a second that the server gave over the whole benchmark.
+    """Tokens a second that the server gave over the whole of a ``vllm bench serve`` run.
 
-    ``output_throughput``, the mean of a saturated run, and not ``max_output_tokens_per_s``, the best
-    single second: a five-minute mean of a healthy server stays below 80 % of that one.
+    ``output_throughput``, the mean of a saturated run, and not ``max_output_tokens_per_s``, its
+    best second: a five-minute mean of a healthy server stays below 80 % of that one.
     """
-    from kvplan.gating.readers.files import read_large_json
+    from kvplan.evaluation_files import read_large_json
 
     document = read_large_json(path)
     if not isinstance(document, dict) or not is_bench(document):

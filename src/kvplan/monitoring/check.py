@@ -46,6 +46,10 @@ class Finding(Document):
     action: str
 
 
+def _found(alert: str, severity: Severity, message: str, action: str) -> Finding:
+    return Finding(alert=alert, severity=severity, message=message, action=action)
+
+
 class Judge(NamedTuple):
     """What a reading is compared with."""
 
@@ -83,7 +87,7 @@ def _pool(r: Reading, by: Judge) -> list[Finding]:
     queue = r.waiting or 0
     if r.kv_use is not None and r.kv_use > limits.near_full and queue > 0:
         found.append(
-            Finding(
+            _found(
                 "KvPoolNearlyFull", Severity.CRITICAL,
                 f"{r.kv_use:.1%} of the KV pool in use while {queue:,g} requests wait "
                 f"(limit {limits.near_full:.0%})", room,
@@ -91,7 +95,7 @@ def _pool(r: Reading, by: Judge) -> list[Finding]:
         )  # fmt: skip
     elif r.kv_use is not None and r.kv_use > limits.max_pool_use:
         found.append(
-            Finding(
+            _found(
                 "KvPoolUseHigh", Severity.WARNING,
                 f"{r.kv_use:.1%} of the KV pool in use (limit {limits.max_pool_use:.0%})",
                 f"Normal on a saturated server; look at the queue first. {room}",
@@ -99,7 +103,7 @@ def _pool(r: Reading, by: Judge) -> list[Finding]:
         )  # fmt: skip
     if queue > 0:
         found.append(
-            Finding("RequestsWaiting", Severity.WARNING, f"{queue:,g} requests waiting",
+            _found("RequestsWaiting", Severity.WARNING, f"{queue:,g} requests waiting",
                     f"A full pool: {room} A pool with room: raise max_num_seqs.")
         )  # fmt: skip
     return found
@@ -114,7 +118,7 @@ def _preemptions(r: Reading, by: Judge) -> list[Finding]:
         told, severity = f"{r.preempted:,g} preemptions {SINCE_START}", Severity.INFO
     else:
         told, severity = f"{r.preempted:,.3g} preemptions a second, {r.basis}", Severity.WARNING
-    return [Finding("KvPreemptions", severity, told, more_room(by.plan))]
+    return [_found("KvPreemptions", severity, told, more_room(by.plan))]
 
 
 def _latencies(r: Reading, by: Judge) -> list[Finding]:
@@ -132,7 +136,7 @@ def _latencies(r: Reading, by: Judge) -> list[Finding]:
         told = f"{share:.1%} above {edge:.4g} ms {words}, {r.basis} ({allowed * 100:.3g}% may be)"
         if abs(edge - target) > target * 1e-9:
             told += f"; the target is {target:g} ms, where this server has no histogram edge"
-        found.append(Finding(name, severity, told, "Fewer sequences at once, or a faster setup."))
+        found.append(_found(name, severity, told, "Fewer sequences at once, or a faster setup."))
     return found
 
 
@@ -141,11 +145,11 @@ def _throughput(r: Reading, by: Judge) -> list[Finding]:
     if peak is None or rate is None or not r.waiting or rate >= by.limits.min_throughput * peak:
         return []
     told = (
-        f"{rate:,.0f} tokens/s while requests wait, below {by.limits.min_throughput:.0%} of the peak "
-        f"of {peak:,g}"
+        f"{rate:,.0f} tokens/s while requests wait, below {by.limits.min_throughput:.0%} of the "
+        f"peak of {peak:,g}"
     )
     action = "Look for preemptions, long prompts, and a GPU that throttles."
-    return [Finding("ThroughputBelowPeak", Severity.WARNING, told, action)]
+    return [_found("ThroughputBelowPeak", Severity.WARNING, told, action)]
 
 
 def _prefix(r: Reading, by: Judge) -> list[Finding]:
@@ -153,7 +157,7 @@ def _prefix(r: Reading, by: Judge) -> list[Finding]:
         return []
     told = f"{r.prefix_hits:.1%} of prompt tokens found in the prefix cache, {r.basis}"
     action = "Put what prompts share at their front; ignore it where they share nothing."
-    return [Finding("PrefixCacheHitsLow", Severity.INFO, told, action)]
+    return [_found("PrefixCacheHitsLow", Severity.INFO, told, action)]
 
 
 def _drift(r: Reading, by: Judge) -> list[Finding]:
@@ -177,4 +181,4 @@ def _drift(r: Reading, by: Judge) -> list[Finding]:
     action = "Other flags, another version or a fuller GPU than planned."
     if plan.flags:
         action += f" The plan starts it with: {' '.join(plan.flags)}"
-    return [Finding("PlanDrift", Severity.WARNING, "KV pool: " + "; ".join(found), action)]
+    return [_found("PlanDrift", Severity.WARNING, "KV pool: " + "; ".join(found), action)]

@@ -1,9 +1,9 @@
 """Fetching a page over HTTP from the one place the user named, and nowhere else.
 
 Bounded in time and size whatever the server does: a deadline for the whole exchange, at most
-`MAX_PAGE_BYTES`, redirects only within the same scheme, host and port, certificates always verified,
-no proxies from the environment, no decompression. A token comes from an environment variable, so
-that it is in no process list, and goes nowhere but to that host.
+`MAX_PAGE_BYTES`, redirects only within the same scheme, host and port, certificates always
+verified, no proxies from the environment, no decompression. A token comes from an environment
+variable, so that it is in no process list, and goes nowhere but to that host.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def fetch(url: str, *, flag: str = "--url", timeout: float = 10.0) -> Page:
         if _origin(target) != home:
             raise SourceError(
                 f"{url} redirects to another place, {_shown(target.geturl())}",
-                hint=f"Only the place you named is fetched. If you trust that one, give it as {flag}.",
+                hint=f"Only the place you named is fetched. If you trust that one: {flag}.",
             )
         parts = target
     else:

@@ -34,11 +34,11 @@ class Judged(NamedTuple):
         if self.exact:
             return f"{name} has an edge at the target of {ms(self.target)}: the share is exact."
         told = (
-            f"{name} has no edge at the target of {ms(self.target)}: the share above the next edge, "
-            f"{ms(self.edge)}, is judged, and what lies between the two is not seen."
+            f"{name} has no edge at the target of {ms(self.target)}: the share above the next "
+            f"edge, {ms(self.edge)}, is judged, and what lies between the two is not seen."
         )
         if self.option:
-            return f"{told} Start the engine with {self.option} and write the rules with --exact-edges."
+            return f"{told} Start the engine with {self.option} and use --exact-edges here."
         return told
 
 

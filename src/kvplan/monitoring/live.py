@@ -29,7 +29,9 @@ class Row(NamedTuple):
     """What the line's full height means; None: the highest of its values."""
 
 
-def sparkline(values: Iterable[float], top: float | None = None, *, ascii_only: bool = False) -> str:
+def sparkline(
+    values: Iterable[float], top: float | None = None, *, ascii_only: bool = False
+) -> str:
     """A character a value, from the lowest bar for 0 to the highest for ``top``."""
     points = list(values)
     bars = _ASCII_BARS if ascii_only else _BARS
@@ -42,23 +44,36 @@ def sparkline(values: Iterable[float], top: float | None = None, *, ascii_only: 
 
 def rows(limits: MonitoringPolicy, plan: Plan | None) -> Sequence[Row]:
     """The figures with what they are compared with."""
-    planned = (lambda n: f"plan {n:,}") if plan else (lambda n: "")  # noqa: ARG005
-    percent, count = (lambda v: f"{v:.1%}"), (lambda v: f"{v:,.3g}")
+    largest = f"plan {plan.max_batch:,}" if plan else ""
+    pool = f"plan {plan.pool_tokens:,}" if plan and plan.pool_tokens else ""
+    expected = f"from {limits.min_prefix_hits:.0%}"
     allowed = f"up to {(1 - limits.slo_share) * 100:.3g}%"
     return (
-        Row("kv_use", "KV pool in use", percent,
+        Row("kv_use", "KV pool in use", _percent,
             f"warn {limits.max_pool_use:.0%}, full {limits.near_full:.0%}", 1.0),
-        Row("running", "running", count, planned(plan.max_batch) if plan else ""),
-        Row("waiting", "waiting", count, "0"),
-        Row("waiting_for_kv", "waiting for capacity", count, "0"),
-        Row("preempted", "preemptions", count, "0"),
-        Row("generation_tokens_per_s", "tokens/s", lambda v: f"{v:,.0f}"),
-        Row("prefix_hits", "prefix-cache hits", percent, f"from {limits.min_prefix_hits:.0%}", 1.0),
-        Row("ttft_share_above", "TTFT above target", percent, allowed, 1.0),
-        Row("tpot_share_above", "TPOT above target", percent, allowed, 1.0),
-        Row("pool_tokens", "pool tokens", lambda v: f"{v:,.0f}",
-            planned(plan.pool_tokens) if plan and plan.pool_tokens else ""),
+        Row("running", "running", _count, largest),
+        Row("waiting", "waiting", _count, "0"),
+        Row("waiting_for_kv", "waiting for capacity", _count, "0"),
+        Row("preempted", "preemptions", _count, "0"),
+        Row("generation_tokens_per_s", "tokens/s", _whole),
+        Row("prefix_hits", "prefix-cache hits", _percent, expected, 1.0),
+        Row("ttft_share_above", "TTFT above target", _percent, allowed, 1.0),
+        Row("tpot_share_above", "TPOT above target", _percent, allowed, 1.0),
+        Row("pool_tokens", "pool tokens", _whole,
+            pool),
     )  # fmt: skip
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def _count(value: float) -> str:
+    return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+
+
+def _whole(value: float) -> str:
+    return f"{value:,.0f}"
 
 
 def view(watcher: Watcher, seen: Observation, *, ascii_only: bool = False) -> RenderableType:
@@ -70,7 +85,10 @@ def view(watcher: Watcher, seen: Observation, *, ascii_only: bool = False) -> Re
     head = Text()
     head.append(f" {seen.verdict.upper()} ", style=f"bold black on {_COLOURS[seen.verdict]}")
     head.append(f"  {_plain(seen.reason)}")
-    lines: list[RenderableType] = [head, Text(f"{seen.engine or 'engine unknown'}  {seen.url}", "dim")]
+    lines: list[RenderableType] = [
+        head,
+        Text(f"{seen.engine or 'engine unknown'}  {seen.url}", "dim"),
+    ]
     if seen.plan:
         lines.append(Text(f"plan: {_plain(seen.plan)}", "dim"))
     if seen.reading is not None:

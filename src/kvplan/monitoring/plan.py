@@ -1,4 +1,4 @@
-"""The plan that a running server is compared with: the figures of `fit`, from it or from its JSON."""
+"""The plan that a running server is compared with: the figures of `fit`, or of its JSON."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _formats(read: _Reader, column: int) -> tuple[tuple[str, int], ...]:
 
 
 class _Reader:
-    """Values of a document by their path, refused with it where they are not what they should be."""
+    """Values of a document by their path, refused where they are not what they should be."""
 
     def __init__(self, document: Mapping[str, Any], where: str) -> None:
         self._document = document

@@ -39,7 +39,7 @@ class Prometheus(NamedTuple):
         up = self.value(f"max(up{{{self._here}}})")
         if up is None:
             return reading
-        rates = {
+        rates: dict[str, Any] = {
             "preempted": self._rate(metrics.preemptions) if metrics.preemptions else None,
             "generation_tokens_per_s": self._rate(metrics.generation_tokens),
             "prefix_hits": self._prefix(metrics),

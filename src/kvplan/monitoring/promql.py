@@ -74,8 +74,8 @@ def as_text(value: str) -> str:
 def whole_numbers(low: int, high: int) -> str:
     """A regular expression for the decimal whole numbers from ``low`` to ``high``.
 
-    A label's value cannot be compared as a number, so a tolerated range becomes a pattern. The range
-    is cut where the leading digits agree: 26673 to 29481 is 2667[3-9], 266[8-9][0-9], and so on.
+    A label's value cannot be compared as a number, so a tolerated range becomes a pattern. The
+    range is cut where the leading digits agree: 26673 to 29481 is 2667[3-9], 266[8-9][0-9] and on.
     """
     if not 0 <= low <= high:
         raise ValueError(f"no range: {low} to {high}")

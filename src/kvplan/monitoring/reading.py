@@ -24,7 +24,7 @@ class Reading(Document):
     __pydantic_config__ = _DESCRIBED
 
     basis: str
-    """Over which time the rates and shares are: since the start, between two pages, or Prometheus."""
+    """The time that rates and shares are over: since the start, between pages, or Prometheus's."""
     kv_use: float | None = None
     """Share of the KV pool held by running requests."""
     running: float | None = None

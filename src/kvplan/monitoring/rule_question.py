@@ -1,4 +1,4 @@
-"""What rules are made from: the engine's metrics, the policy, the plan, and where things are found."""
+"""What rules are made from: the engine's metrics, the policy, the plan, and names of jobs."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Watcher:
     _metrics: Metrics | None = None
 
     def look(self) -> Observation:
-        """One look. Where the server is down that is the answer; a page that is none is an error."""
+        """One look. A server that is down is an answer; a page that is no metrics is an error."""
         w = self.watched
         try:
             page = fetch(w.url, timeout=w.timeout)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from kvplan import __version__
@@ -12,7 +11,7 @@ from kvplan.engines.base import Engine, LogReader, Term
 from kvplan.errors import KvplanError
 from kvplan.planning.budget import Budget, evaluate
 from kvplan.planning.fit import deployment_report
-from kvplan.planning.report import DeploymentReport, Document
+from kvplan.planning.report import DeploymentReport, Record
 from kvplan.precision.scheme import scheme_from
 from kvplan.precision.weights import WEIGHT_FORMATS
 from kvplan.units import GIB, format_gib
@@ -28,8 +27,7 @@ _SOUND = (0.05, 20.0)
 _DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class ComparedTerm(Document):
+class ComparedTerm(Record):
     """One figure as planned and as the log has it."""
 
     __pydantic_config__ = _DESCRIBED
@@ -48,8 +46,7 @@ class ComparedTerm(Document):
     """Within the range, or for a rule within the log's rounding; null where not known."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class CalibrationReport(Document):
+class CalibrationReport(Record):
     """Predicted against observed for one start-up."""
 
     __pydantic_config__ = _DESCRIBED
@@ -255,16 +252,14 @@ def _rule(
     if observed is not None:
         room = predicted * slack + (2 * ROUNDING if key.endswith("bytes") else 0.005)
         inside = abs(observed - predicted) <= room
-    return ComparedTerm(key, predicted, None, None, observed, _ratio(observed, predicted), inside)
+    return _compared(key, predicted, None, None, observed, inside)
 
 
 def _law(term: Term, observed: int | None) -> ComparedTerm:
     inside = None
     if observed is not None:
         inside = term.low - 2 * ROUNDING <= observed <= term.high + 2 * ROUNDING
-    key = f"{term.key}_bytes"
-    ratio = _ratio(observed, term.likely)
-    return ComparedTerm(key, term.likely, term.low, term.high, observed, ratio, inside)
+    return _compared(f"{term.key}_bytes", term.likely, term.low, term.high, observed, inside)
 
 
 def _between(
@@ -277,11 +272,26 @@ def _between(
     if predicted is None or low is None or high is None:
         return None
     inside = None if observed is None else low <= observed <= high
-    return ComparedTerm(key, predicted, low, high, observed, _ratio(observed, predicted), inside)
+    return _compared(key, predicted, low, high, observed, inside)
 
 
-def _ratio(observed: float | None, predicted: float) -> float | None:
-    return observed / predicted if observed is not None and predicted > 0 else None
+def _compared(
+    key: str,
+    predicted: float,
+    low: float | None,
+    high: float | None,
+    observed: float | None,
+    inside: bool | None,
+) -> ComparedTerm:
+    return ComparedTerm(
+        key=key,
+        predicted=predicted,
+        low=low,
+        high=high,
+        observed=observed,
+        ratio=observed / predicted if observed is not None and predicted > 0 else None,
+        inside=inside,
+    )
 
 
 def _explanations(

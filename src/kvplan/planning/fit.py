@@ -157,7 +157,17 @@ def memory_report(b: Budget) -> MemoryReport:
         headroom_bytes=b.headroom_bytes,
         kv_share=b.needed_bytes / usable if usable else None,
         pool_use=b.needed_bytes / pool if pool else None,
-        terms=[TermReport(t.key, t.low, t.likely, t.high, t.source, t.in_claim) for t in b.terms],
+        terms=[
+            TermReport(
+                key=term.key,
+                low_bytes=term.low,
+                likely_bytes=term.likely,
+                high_bytes=term.high,
+                source=term.source,
+                in_claim=term.in_claim,
+            )
+            for term in b.terms
+        ],
     )
 
 

@@ -32,8 +32,8 @@ def context_matrix(question: Question, budget: Budget) -> MatrixReport:
             cell = question._replace(asked=asked)
             judged = cell.judge(asked)
             batches.append(0 if judged is None else max_batch(cell, judged))
-        rows.append(MatrixRow(form.name, form.bits, batches))
-    return MatrixReport(contexts, rows)
+        rows.append(MatrixRow(kv_cache_dtype=form.name, kv_bits=form.bits, max_batch=batches))
+    return MatrixReport(contexts=contexts, rows=rows)
 
 
 def _contexts(seq_len: int, native: int | None) -> list[int]:

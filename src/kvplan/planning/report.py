@@ -6,8 +6,8 @@ The docstring under each field is its description in the JSON Schema (``kvplan s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import dataclass_transform
 
 SCHEMA = "kvplan.fit/1"
 
@@ -15,16 +15,36 @@ _DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
 
 
 class Document:
-    """Shows itself by its fields.
-
-    The classes below leave generated methods out: each costs every command a part of a
-    millisecond at start-up.
-    """
+    """Shows itself by the fields that its class annotates."""
 
     def __repr__(self) -> str:
-        fields = self.__dataclass_fields__  # type: ignore[attr-defined]
-        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in fields)
+        shown = ", ".join(f"{name}={value!r}" for name, value in fields_of(self).items())
         return f"{type(self).__name__}({shown})"
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+class Record(Document):
+    """A frozen document, made by keyword.
+
+    It does what a dataclass does without generating code for each class, which costs every
+    command several milliseconds at start-up.
+    """
+
+    def __init__(self, **values: object) -> None:
+        fields = type(self).__annotations__
+        unknown, missing = values.keys() - fields.keys(), fields.keys() - values.keys()
+        missing -= {name for name in missing if hasattr(type(self), name)}
+        if unknown or missing:
+            raise TypeError(f"{type(self).__name__}: unknown {unknown}, missing {missing}")
+        self.__dict__.update(values)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{type(self).__name__} cannot be changed")
+
+
+def fields_of(document: Document) -> dict[str, object]:
+    """The fields of a document by name, in order."""
+    return {name: getattr(document, name) for name in type(document).__annotations__}
 
 
 class Verdict(StrEnum):
@@ -35,8 +55,7 @@ class Verdict(StrEnum):
     OOM = "oom"
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class DeploymentReport(Document):
+class DeploymentReport(Record):
     """The question as understood, every default filled in."""
 
     __pydantic_config__ = _DESCRIBED
@@ -68,8 +87,7 @@ class DeploymentReport(Document):
     gpu_memory_utilization: float | None
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class GroupReport(Document):
+class GroupReport(Record):
     """Layers that keep the same cache, as the mathematics needs it, on one GPU."""
 
     __pydantic_config__ = _DESCRIBED
@@ -84,8 +102,7 @@ class GroupReport(Document):
     """Tokens beyond which the cache stops growing; null when it never does."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class KvCacheReport(Document):
+class KvCacheReport(Record):
     """The KV cache of one GPU."""
 
     __pydantic_config__ = _DESCRIBED
@@ -116,8 +133,7 @@ class KvCacheReport(Document):
     groups: list[GroupReport]
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class TermReport(Document):
+class TermReport(Record):
     """One memory term of the engine with its range."""
 
     __pydantic_config__ = _DESCRIBED
@@ -132,8 +148,7 @@ class TermReport(Document):
     before vLLM 0.20."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class MemoryReport(Document):
+class MemoryReport(Record):
     """The budget of the GPU that decides."""
 
     __pydantic_config__ = _DESCRIBED
@@ -159,8 +174,7 @@ class MemoryReport(Document):
     terms: list[TermReport]
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class ModelReport(Document):
+class ModelReport(Record):
     """The model's size, whole."""
 
     __pydantic_config__ = _DESCRIBED
@@ -173,8 +187,7 @@ class ModelReport(Document):
     max_position_embeddings: int | None
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class SpeedReport(Document):
+class SpeedReport(Record):
     """Expected speed; null until it is estimated."""
 
     __pydantic_config__ = _DESCRIBED
@@ -184,8 +197,7 @@ class SpeedReport(Document):
     tokens_per_s: float | None = None
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class LimitsReport(Document):
+class LimitsReport(Record):
     """For each knob on its own, all else as asked: the largest or mildest value that fits."""
 
     __pydantic_config__ = _DESCRIBED
@@ -211,8 +223,7 @@ class LimitsReport(Document):
     """Whether it fits without CUDA graphs; null for an engine without them."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class RecommendedReport(Document):
+class RecommendedReport(Record):
     """What to run, each with the reason."""
 
     __pydantic_config__ = _DESCRIBED
@@ -228,8 +239,7 @@ class RecommendedReport(Document):
     kv_reason: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class OptionReport(Document):
+class OptionReport(Record):
     """One change that makes it fit."""
 
     __pydantic_config__ = _DESCRIBED
@@ -245,8 +255,7 @@ class OptionReport(Document):
     """The command that realises it; empty for an engine without one."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class MatrixRow(Document):
+class MatrixRow(Record):
     """The batch that fits at each context under one KV format."""
 
     __pydantic_config__ = _DESCRIBED
@@ -256,8 +265,7 @@ class MatrixRow(Document):
     max_batch: list[int]
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class MatrixReport(Document):
+class MatrixReport(Record):
     """Contexts by KV format."""
 
     __pydantic_config__ = _DESCRIBED
@@ -266,8 +274,7 @@ class MatrixReport(Document):
     rows: list[MatrixRow]
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class FitReport(Document):
+class FitReport(Record):
     """Everything kvplan says about one deployment."""
 
     __pydantic_config__ = _DESCRIBED

@@ -35,7 +35,7 @@ def as_row(report: FitReport) -> dict[str, object]:
     row: dict[str, object] = {}
     for section in _SECTIONS:
         part = getattr(report, section)
-        for key in part.__dataclass_fields__:
+        for key in type(part).__annotations__:
             value = getattr(part, key)
             if not isinstance(value, list) and not key.endswith("_reason"):
                 row[f"{section}_{key}" if key in row else key] = value

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from kvplan.planning.report import Document, fields_of
+
 if TYPE_CHECKING:
     from kvplan.deployment import Deployment
     from kvplan.planning.report import FitReport
@@ -27,8 +29,8 @@ def full_document(report: FitReport, explained: Deployment | None) -> dict[str, 
 
 def as_document(node: Any) -> Any:
     """Dataclasses as plain objects, all the way down."""
-    if hasattr(node, "__dataclass_fields__"):
-        return {name: as_document(getattr(node, name)) for name in node.__dataclass_fields__}
+    if isinstance(node, Document):
+        return {name: as_document(value) for name, value in fields_of(node).items()}
     if isinstance(node, list):
         return [as_document(item) for item in node]
     if isinstance(node, str):

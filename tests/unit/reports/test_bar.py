@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from report_builders import GIB, fits, oom
+from report_builders import GIB, changed, fits, oom
 
 from kvplan.reports.bar import bar, memory_parts
 
 
 def drawn(width: int, **memory: object) -> str:
-    report = replace(fits().memory, **memory)  # type: ignore[arg-type]
+    report = changed(fits().memory, **memory)  # type: ignore[arg-type]
     parts = memory_parts(report, fits=True)
     return "".join(span.text for span in bar(parts, report.usable_bytes, width))
 
@@ -48,7 +46,7 @@ def test_given_pool_leaves_the_rest_outside() -> None:
 
 
 def test_unknown_memory_scales_to_what_is_known() -> None:
-    report = replace(fits().memory, usable_bytes=None, claim_bytes=None)
+    report = changed(fits().memory, usable_bytes=None, claim_bytes=None)
     parts = memory_parts(report, fits=True)
     text = "".join(span.text for span in bar(parts, None, 36))
     assert text == "█" * 12 + "▚" + "▞▞" + "▒" + "▓" * 16 + "░" * 4

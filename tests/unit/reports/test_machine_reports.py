@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
 
 import yaml
 from builders import deployment
-from report_builders import fits, oom, tight
+from report_builders import changed, fits, oom, tight
 
 from kvplan.planning.fit import fit
 from kvplan.reports import render
@@ -69,8 +68,8 @@ def test_csv_text_is_no_formula() -> None:
 
 def test_csv_with_commas_and_quotes_parses_back() -> None:
     report = fits()
-    named = replace(report.deployment, model='a, "b"')
-    [row] = csv.DictReader(io.StringIO(render(replace(report, deployment=named), "csv")))
+    named = changed(report.deployment, model='a, "b"')
+    [row] = csv.DictReader(io.StringIO(render(changed(report, deployment=named), "csv")))
     assert row["model"] == 'a, "b"'
 
 
@@ -98,8 +97,8 @@ def test_markdown_has_the_verdict_first_and_every_section() -> None:
 def test_markdown_tables_keep_their_columns() -> None:
     hostile = "a|b <script>alert(1)</script> `x` _y_ [z](http://x)\n| --- |"
     report = oom(warnings=[hostile])
-    options = [replace(option, quality_note=hostile) for option in report.options]
-    text = render(replace(report, options=options), "markdown")
+    options = [changed(option, quality_note=hostile) for option in report.options]
+    text = render(changed(report, options=options), "markdown")
     assert "<script>" not in text.replace("\\<script", "")
     tables = [line for line in text.split("\n") if line.startswith("|")]
     for line in tables:

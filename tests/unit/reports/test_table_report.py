@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from dataclasses import replace
 
 import pytest
-from report_builders import ESCAPE, GIB, fits, oom, tight
+from report_builders import ESCAPE, GIB, changed, fits, make, oom, tight
 
 from kvplan.planning.report import FitReport, MatrixReport, MatrixRow
 from kvplan.reports.layout import cell_width
@@ -141,22 +140,22 @@ def test_no_way_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_measured_cost_is_not_told_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     report = oom()
-    recommended = replace(
+    recommended = changed(
         report.recommended,
         kv_cache_dtype="fp8_e4m3",
         kv_bits=8.0,
         kv_reason="the mildest that fits; measured: GSM8K 0.9181 against 0.9168",
     )
-    text = shown(replace(report, recommended=recommended), monkeypatch)
+    text = shown(changed(report, recommended=recommended), monkeypatch)
     assert "KV bits     8 bits, fp8_e4m3: the mildest that fits\n" in text
 
 
 def test_unbounded_limits_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
     report = fits()
-    limits = replace(
+    limits = changed(
         report.limits, max_batch=1 << 20, max_seq_len=1 << 40, max_num_seqs=None, min_tp=None
     )
-    text = shown(replace(report, limits=limits), monkeypatch)
+    text = shown(changed(report, limits=limits), monkeypatch)
     assert "largest batch      no limit" in text
     assert "longest sequence   any length" in text
     assert "max_num_seqs            none fits" in text
@@ -165,8 +164,8 @@ def test_unbounded_limits_are_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_given_pool_and_unknown_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     report = fits()
-    memory = replace(report.memory, claim_bytes=None, weight_bytes=None)
-    text = shown(replace(report, memory=memory), monkeypatch)
+    memory = changed(report.memory, claim_bytes=None, weight_bytes=None)
+    text = shown(changed(report, memory=memory), monkeypatch)
     assert "weights          not counted" in text
     assert "KV pool            20.00 GiB   50.0 %  as given" in text
     assert "mildest weights" not in text
@@ -174,25 +173,25 @@ def test_given_pool_and_unknown_weights(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_memory_held_by_others_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     report = fits()
-    memory = replace(report.memory, device_bytes=42 * GIB)
-    text = shown(replace(report, memory=memory), monkeypatch)
+    memory = changed(report.memory, device_bytes=42 * GIB)
+    text = shown(changed(report, memory=memory), monkeypatch)
     assert "GPU memory       40.00 GiB  100.0 %  less 2.00 GiB held by others" in text
 
 
 def test_bare_formula_has_no_engine_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     report = fits(flags=[], warnings=[], assumptions=[])
-    bare = replace(
+    bare = changed(
         report,
-        deployment=replace(
+        deployment=changed(
             report.deployment, engine="none", engine_version=None, block_size=None,
             max_num_seqs=None, max_num_batched_tokens=None, gpu_memory_utilization=None,
         ),
-        kv_cache=replace(
+        kv_cache=changed(
             report.kv_cache, page_bytes=None, pool_blocks=None, pool_tokens=None,
             max_concurrency=None, blocks_per_sequence=None,
         ),
-        limits=replace(report.limits, fits_eager=None),
-        recommended=replace(report.recommended, block_size=None),
+        limits=changed(report.limits, fits_eager=None),
+        recommended=changed(report.recommended, block_size=None),
     )  # fmt: skip
     text = shown(bare, monkeypatch)
     assert "no engine (the bare formula)" in text
@@ -202,8 +201,8 @@ def test_bare_formula_has_no_engine_lines(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_parallel_sizes_and_replicas_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     report = fits()
-    split = replace(report.deployment, gpu_count=16, tp=8, dp=2)
-    text = shown(replace(report, deployment=split), monkeypatch)
+    split = changed(report.deployment, gpu_count=16, tp=8, dp=2)
+    text = shown(changed(report, deployment=split), monkeypatch)
     assert "16 x a-gpu (tp 8, dp 2), vllm 0.33" in text
     assert "16.00 GiB for 4 sequences over 2 replicas" in text
 
@@ -227,8 +226,8 @@ def test_names_from_strangers_send_no_control_characters(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     report = fits(warnings=["\x1b[2J\x07gone"], flags=["vllm", "serve", "\x1b]0;x\x07"])
-    named = replace(report.deployment, model="\x1b[31mred")
-    text = shown(replace(report, deployment=named), monkeypatch)
+    named = changed(report.deployment, model="\x1b[31mred")
+    text = shown(changed(report, deployment=named), monkeypatch)
     assert ESCAPE not in text
     assert "\x07" not in text
     assert "\\x1b[31mred" in text
@@ -236,8 +235,8 @@ def test_names_from_strangers_send_no_control_characters(
 
 def test_narrow_matrix_keeps_the_asked_context(monkeypatch: pytest.MonkeyPatch) -> None:
     contexts = [2048, 4096, 8192, 16384, 32768, 131072]
-    row = MatrixRow("turboquant_4bit_nc", 4.1875, [1000, 500, 250, 125, 62, 15])
-    matrix = MatrixReport(contexts, [row])
+    row = make(MatrixRow, "turboquant_4bit_nc", 4.1875, [1000, 500, 250, 125, 62, 15])
+    matrix = make(MatrixReport, contexts, [row])
     text = shown(fits(matrix=matrix), monkeypatch, 40)
     title = text[text.index("Batch that fits") :].split("\n")[1]
     assert "32k" in title

@@ -47,7 +47,7 @@ def verdicts(change: DeploymentChange) -> str:
 
 def summary(report: DiffReport) -> str:
     """The whole in one sentence."""
-    counts = {kind: 0 for kind in Change}
+    counts = dict.fromkeys(Change, 0)
     for change in report.deployments:
         counts[change.change] += 1
     parts = [f"{counts[kind]:,} {kind}" for kind in Change if counts[kind]]

@@ -12,6 +12,7 @@ blocks in `kv_layout`, formats and block sizes in `formats`, start-up logs in `l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kvplan.deployment import Deployment
@@ -19,7 +20,7 @@ from kvplan.engines.base import Claim, KvLayout, PoolFigures, Term
 from kvplan.engines.vllm import formats, loading, overheads, versions
 from kvplan.engines.vllm.block_size import settle
 from kvplan.engines.vllm.flags import serve_command
-from kvplan.engines.vllm.further import further
+from kvplan.engines.vllm.further import further, understood
 from kvplan.engines.vllm.kv_layout import vllm_layout
 from kvplan.engines.vllm.specs import PACKED_ALIGNMENT, Paging
 from kvplan.errors import InputError, UnsupportedCombination
@@ -30,6 +31,7 @@ from kvplan.units import round_up
 
 if TYPE_CHECKING:
     from kvplan.calibration import Observed
+    from kvplan.hardware.gpu import Gpu
 
 LONG_CONTEXT = 32_768
 """Above this many tokens V0 turns chunked prefill on by itself (``engine/arg_utils.py``)."""
@@ -300,10 +302,10 @@ def _least_blocks(d: Deployment) -> int:
     "max_num_seqs (256) exceeds available Mamba cache blocks (184)": refused from 0.20.
     Source: vLLM ``config/compilation.py`` ``resolve_cudagraph_mode_and_sizes``.
     """
-    recurrent = any(group.cache.kind == "recurrent" for group in d.model.groups)
-    if not recurrent or d.args.enforce_eager or _rules(d).version < versions.GRAPHS_IN_BUDGET:
+    if d.args.enforce_eager or _rules(d).version < versions.GRAPHS_IN_BUDGET:
         return 0
-    return d.args.max_num_seqs or 0
+    recurrent = any(group.cache.kind == "recurrent" for group in d.model.groups)
+    return d.args.max_num_seqs or 0 if recurrent else 0
 
 
 def _with_block_size(d: Deployment) -> Deployment:
@@ -322,10 +324,16 @@ def _with_block_size(d: Deployment) -> Deployment:
 
 
 def _rules(d: Deployment) -> versions.Rules:
-    version = versions.parse(d.engine_version)
-    v1 = further(d).use_v1
+    return _rules_of(d.engine_version, d.args.extra, d.gpu, d.kv_is_stated)
+
+
+@lru_cache(maxsize=256)
+def _rules_of(
+    text: str | None, extra: tuple[tuple[str, str], ...], gpu: Gpu, kv_is_stated: bool
+) -> versions.Rules:
+    version, v1 = versions.parse(text), understood(extra).use_v1
     if v1 is None:
-        v1 = versions.uses_v1(version, d.gpu, kv_is_stated=d.kv_is_stated)
+        v1 = versions.uses_v1(version, gpu, kv_is_stated=kv_is_stated)
     return versions.rules(version, v1=v1)
 
 

@@ -37,13 +37,14 @@ class Further(NamedTuple):
 def further(deployment: Deployment) -> Further:
     """What the deployment's ``extra`` arguments say."""
     d = deployment
+    if not d.kv.name.startswith("turboquant"):
+        return understood(d.args.extra)
     recurrent = any(isinstance(group.cache, Recurrent) for group in d.model.groups)
-    protect = d.kv.name.startswith("turboquant") and not recurrent
-    return _parse(d.args.extra, d.model.num_hidden_layers if protect else 0)
+    return understood(d.args.extra, 0 if recurrent else d.model.num_hidden_layers)
 
 
 @lru_cache(maxsize=64)
-def _parse(extra: tuple[tuple[str, str], ...], protected_layers: int) -> Further:
+def understood(extra: tuple[tuple[str, str], ...], protected_layers: int = 0) -> Further:
     """Parse the arguments; ``protected_layers`` is the depth of a model under TurboQuant, else 0.
 
     Source: vLLM ``turboquant/config.py`` ``get_boundary_skip_layers``.

@@ -9,8 +9,8 @@ import os
 from typing import Any
 
 from kvplan.errors import MalformedFile, SourceError
+from kvplan.evaluation_files import read_large_json, read_table
 from kvplan.gating.readers import lm_eval, tables
-from kvplan.gating.readers.files import read_large_json, read_table
 from kvplan.gating.results import Evaluation
 from kvplan.monitoring.bench import bench_figures, is_bench
 

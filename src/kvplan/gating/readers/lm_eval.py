@@ -1,8 +1,9 @@
 """Results of lm-evaluation-harness, in both of its layouts, and its per-sample files.
 
 Sources: ``lm_eval/loggers/evaluation_tracker.py`` and ``lm_eval/evaluator.py``. To 0.3 a task's
-figures are ``{"acc": …, "acc_stderr": …}``; from 0.4 ``{"acc,none": …, "acc_stderr,none": …}``, where
-the part after the comma is the filter. ``samples_<task>_<date>.jsonl`` holds one document a line.
+figures are ``{"acc": …, "acc_stderr": …}``; from 0.4 ``{"acc,none": …, "acc_stderr,none": …}``,
+where the part after the comma is the filter. ``samples_<task>_<date>.jsonl`` holds one document a
+line.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kvplan.gating.readers.files import read_json_lines
+from kvplan.evaluation_files import read_json_lines
 from kvplan.gating.results import Evaluation, Pair, Score, base_metric, kind_of
 
 _NOT_METRICS = {"alias", "sample_len", "samples", "name"}
@@ -44,7 +45,7 @@ def add_results(document: Mapping[str, Any], evaluation: Evaluation) -> None:
                         value=float(value),
                         kind=kind_of(str(task), name, better.get(base_metric(name))),
                         stderr=_stderr(figures, name),
-                        count=count if _is_count(count) else None,
+                        size=count if _is_count(count) else None,
                         shots=shots if _is_count(shots) else None,
                     )
                 )
@@ -75,7 +76,7 @@ def _add_samples(task: str, samples: Iterable[Mapping[str, Any]], evaluation: Ev
             if value is not None:
                 found.setdefault(key, {})[identity] = value
     for key, figures in found.items():
-        evaluation.add(wanted[key]._replace(samples=figures, count=len(figures)))
+        evaluation.add(wanted[key]._replace(samples=figures, size=len(figures)))
 
 
 def _same(task: str, named: str) -> bool:
@@ -88,7 +89,11 @@ def _figure(value: Any) -> float | Pair | None:
         return float(value)
     if isinstance(value, (int, float)):
         return float(value) if math.isfinite(value) else None
-    if isinstance(value, list) and len(value) == 2 and all(isinstance(v, (int, float)) for v in value):
+    if (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(isinstance(v, (int, float)) for v in value)
+    ):
         return float(value[0]), float(value[1])
     return None
 

@@ -1,8 +1,8 @@
 """Plain tables of scores: CSV, and JSON such as LongBench's ``result.json`` or a perplexity.
 
-CSV columns by name: ``task``, ``metric``, ``value`` (or ``score``), and where they are known ``n`` and
-``stderr``. With a column ``sample`` (or ``id``, ``doc_id``) each line is one sample. A table without
-``value`` has one column a task and one line.
+CSV columns by name: ``task``, ``metric``, ``value`` (or ``score``), and where they are known ``n``
+and ``stderr``. With a column ``sample`` (or ``id``, ``doc_id``) each line is one sample. A table
+without ``value`` has one column a task and one line.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def add_table(rows: Sequence[Mapping[str, str]], path: str, evaluation: Evaluati
                     _needed(row[value], path, number),
                     kind_of(task, metric),
                     stderr=_number(row.get(_first(columns, _STDERR) or "", "")),
-                    count=int(count) if count is not None and count >= 1 else None,
+                    size=int(count) if count is not None and count >= 1 else None,
                 )
             )
     first = {name: _number(text) for name, text in rows[0].items()}
@@ -85,7 +85,7 @@ def _add_samples(
 
 
 def add_scores(document: Mapping[str, Any], evaluation: Evaluation) -> None:
-    """Numbers by task, or by task and metric: ``{"qasper": 44.1}``, ``{"wikitext": {"ppl": 5.5}}``."""
+    """Numbers by task, ``{"qasper": 44.1}``, or by task and metric, ``{"wiki": {"ppl": 5.5}}``."""
     for name, value in document.items():
         number = _finite(value)
         if number is not None and not _is_calibration(name):

@@ -1,8 +1,8 @@
 """vLLM's metrics, by version.
 
 Read in ``vllm/engine/metrics.py`` (V0) and ``vllm/v1/metrics/loggers.py`` (V1) of the released
-packages 0.6.6, 0.7.3, 0.8.5, 0.9.2, 0.10.2, 0.11.0, 0.15.0, 0.17.0, 0.19.0, 0.20.0, 0.22.0, 0.24.0 to
-0.30.0 and 0.33.0. A change that falls between two of them is put at the later one. Counters are
+packages 0.6.6, 0.7.3, 0.8.5, 0.9.2, 0.10.2, 0.11.0, 0.15.0, 0.17.0, 0.19.0, 0.20.0, 0.22.0, 0.24.0
+to 0.30.0 and 0.33.0. A change that falls between two of them is put at the later one. Counters are
 registered without ``_total`` and scraped with it.
 """
 
@@ -12,8 +12,8 @@ from kvplan.engines.vllm.versions import parse, said
 from kvplan.monitoring.series import Histogram, Metrics, PoolInfo, Series
 
 _NEW_KV_NAMES = (0, 11)
-"""``gpu_cache_usage_perc`` and ``gpu_prefix_cache_*``: deprecated in 0.9, hidden from 0.11.0. To 0.10
-both engines still export them, and V0 exports nothing else, so they serve that far."""
+"""``gpu_cache_usage_perc`` and ``gpu_prefix_cache_*``: deprecated in 0.9, hidden from 0.11.0. Until
+0.10 both engines still export them, and V0 exports nothing else, so they serve that far."""
 _GAPS = (0, 11)
 """``time_per_output_token_seconds`` to 0.10, ``inter_token_latency_seconds`` after it."""
 _PREFIX_COUNTERS = (0, 8)
@@ -23,8 +23,8 @@ _TOKENS_IN_INFO = (0, 24)
 _CUSTOM_EDGES = (0, 33)
 
 TTFT_EDGES = (
-    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,
-    40.0, 80.0, 160.0, 640.0, 2560.0,
+    0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
+    20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
 )  # fmt: skip
 TPOT_EDGES = (
     0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0,

@@ -35,6 +35,9 @@ WRAPPER = "thinker_config"
 """Where omni models keep the part that reads and writes text, itself multimodal."""
 NOT_READ = ("gemma4_assistant", "gemma4_unified_assistant")
 """Wrappers whose language model is no model of its own: drafters that read another's cache."""
+NO_PARTS = (*TEXT_SECTIONS, WRAPPER, "quantization_config", "generation_config", "slice_config",
+            "img_token_compression_config", "mtp_config")  # fmt: skip
+"""Sections that are no further parts of a model."""
 TOWERS = ("vision_config", "audio_config", "talker_config", "token2wav_config")
 
 
@@ -130,13 +133,18 @@ def text_section(data: Mapping[str, Any], source: str) -> Mapping[str, Any]:
 def left_out(data: Mapping[str, Any], counted: Sequence[str]) -> list[str]:
     """Warnings for the parts of a multimodal model whose weights are not counted."""
     inner = data.get(WRAPPER)
-    parts = dict({**data, **inner} if isinstance(inner, dict) else data)
-    if str(data.get("model_type")) in SEEING and isinstance(data.get("text_config"), dict):
-        parts.setdefault(VISION_SECTION, True)
+    facts = {**data, **inner} if isinstance(inner, dict) else data
+    has_text_section = any(isinstance(facts.get(key), dict) for key in TEXT_SECTIONS)
+    parts = [key for key in TOWERS if facts.get(key)]
+    if has_text_section:
+        sections = [key for key in facts if key.endswith("_config") and key not in parts]
+        parts += [key for key in sections if facts[key] and key not in NO_PARTS]
+        if str(data.get("model_type")) in SEEING and VISION_SECTION not in parts:
+            parts.append(VISION_SECTION)
     return [
         f"{part.removesuffix('_config')} tower left out of the weights"
-        for part in TOWERS
-        if parts.get(part) not in (None, False) and part not in counted
+        for part in parts
+        if part not in counted
     ]
 
 

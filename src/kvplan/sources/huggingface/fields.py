@@ -109,6 +109,13 @@ class Fields:
             )
         return value
 
+    def indices(self, name: str) -> set[int] | None:
+        """A list of layer numbers, or None when it is not stated."""
+        listed = self.sequence(name)
+        if listed is None:
+            return None
+        return {self.checked(item, name, 0, MAX_LAYERS) for item in listed}
+
     def nested(self, *names: str) -> Fields | None:
         """A section of the config, or None when no name is stated."""
         value = self.raw(*names)

@@ -92,6 +92,7 @@ _HOMES = {
     "molmo": "remote_code:molmo",
     "openelm": "per_layer:openelm",
     "nemotron-nas": "per_layer:nemotron_nas",
+    "deci": "per_layer:deci",
     "qwen2_moe": "routed:qwen2_moe",
     "olmoe": "routed:olmoe",
     "flex_olmo": "routed:flex_olmo",

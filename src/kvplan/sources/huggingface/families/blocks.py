@@ -146,7 +146,7 @@ def mlp_kinds(c: Fields, layers: int, otherwise: Callable[[], Sequence[bool]]) -
     if stated is None:
         return list(otherwise())
     for index, kind in enumerate(stated):
-        if kind not in {SPARSE, DENSE}:
+        if kind not in (SPARSE, DENSE):
             raise UnsupportedArchitecture(
                 f"mlp_layer_types[{index}]", kind, where=c.where, known=(SPARSE, DENSE)
             )

@@ -194,7 +194,9 @@ def _hash_layers(c: Fields, layers: int) -> list[bool]:
         first = c.optional_integer("num_hash_layers", minimum=0)
         first = 3 if first is None else first  # the class default
         return [index < first for index in range(layers)]
+    if len(stated) < layers:
+        raise UnsupportedArchitecture("mlp_layer_types", stated, where=c.where)
     for index, kind in enumerate(stated[:layers]):
-        if kind not in {"hash_moe", "moe"}:
+        if kind not in ("hash_moe", "moe"):
             raise UnsupportedArchitecture(f"mlp_layer_types[{index}]", kind, where=c.where)
     return [kind == "hash_moe" for kind in stated[:layers]]

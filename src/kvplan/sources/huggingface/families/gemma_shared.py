@@ -208,7 +208,7 @@ def _shape(c: Fields, base: FullAttention, kind: str, index: int) -> FullAttenti
         named = {int(key): value for key, value in listed.items() if str(key).isdigit()}
         own = Fields(_entry(c, named.get(index)), f"{c.where}: per_layer_config")
         for key in own.data:
-            if key not in {"head_dim", "num_key_value_heads"}:
+            if key not in ("head_dim", "num_key_value_heads"):
                 raise UnsupportedArchitecture(f"per_layer_config.{key}", own.data, where=c.where)
         size = own.optional_integer("head_dim") or size
         kept = own.optional_integer("num_key_value_heads") or kept

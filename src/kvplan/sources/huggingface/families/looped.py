@@ -91,7 +91,7 @@ def dory(c: Fields) -> Architecture:
     if len(kinds) != layers:
         raise UnsupportedArchitecture("layer_types", kinds, where=c.where)
     for index, kind in enumerate(kinds):
-        if kind not in {FULL, SLIDING}:
+        if kind not in (FULL, SLIDING):
             raise UnsupportedArchitecture(f"layer_types[{index}]", kind, where=c.where)
     first = c.integer("n_input_layers", minimum=0) // half
     last = layers - c.integer("n_output_layers", minimum=0) // half
@@ -99,7 +99,7 @@ def dory(c: Fields) -> Architecture:
     if stated is not None and stated // half != last - first:
         raise UnsupportedArchitecture("n_recurrent_layers", stated, where=c.where)
     mode = c.text("recurrent_kv_cache_mode")
-    if mode not in {"per_loop", "last_loop"}:
+    if mode not in ("per_loop", "last_loop"):
         raise UnsupportedArchitecture("recurrent_kv_cache_mode", mode, where=c.where)
     loops = c.integer("n_recurrent_loops") if mode == "per_loop" else 1
     cache, span = head_cache(c), window(c)

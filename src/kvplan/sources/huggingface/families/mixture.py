@@ -59,7 +59,7 @@ def qwen3_moe(c: Fields) -> Architecture:
         ]  # fmt: skip
         experts = c.integer("num_experts", "num_local_experts", "n_routed_experts", minimum=0)
         step = c.optional_integer("decoder_sparse_step") or 1
-        dense_layers = set(c.sequence("mlp_only_layers") or ())
+        dense_layers = c.indices("mlp_only_layers") or set()
         layers: list[tuple[Tensor, ...]] = []
         sparse = dense = None
         for index in range(c.layers()):

@@ -11,8 +11,8 @@ from kvplan.errors import UnsupportedArchitecture
 from kvplan.model.caches import Cache, FullAttention, SlidingWindow
 from kvplan.model.tensors import Tensor, attention, embedding, gated_mlp, head, norm
 from kvplan.sources.huggingface.architecture import Architecture, Weights
-from kvplan.sources.huggingface.families.blocks import expect, norms, outside
-from kvplan.sources.huggingface.fields import Fields
+from kvplan.sources.huggingface.families.blocks import by_kind, expect, norms, outside
+from kvplan.sources.huggingface.fields import Fields, MissingField
 
 
 def openelm(c: Fields) -> Architecture:
@@ -35,12 +35,14 @@ def openelm(c: Fields) -> Architecture:
         hidden, divisor = c.hidden(), c.integer("ffn_dim_divisor")
         expect(c, "ffn_with_glu", True)
         has_norms = c.boolean("normalize_qk_projections", default=True)
-        multipliers = c.sequence("ffn_multipliers", length=layers) or []
+        multipliers = c.sequence("ffn_multipliers", length=layers)
+        if multipliers is None:
+            raise MissingField(c.where, "ffn_multipliers")
         counted = []
         for (heads, kv), multiplier in zip(pairs, multipliers, strict=True):
             layer = [
                 *attention(hidden, heads, kv, size, head_norms=has_norms, prefix="attn"),
-                *gated_mlp(hidden, _divisible(multiplier * hidden, divisor)),
+                *gated_mlp(hidden, _divisible(c, multiplier, hidden, divisor)),
                 *norms(("attn_norm", "ffn_norm"), hidden),
             ]
             counted.append(tuple(layer))
@@ -53,7 +55,12 @@ def openelm(c: Fields) -> Architecture:
     return Architecture(caches, count, heads=max(heads for heads, _ in pairs))
 
 
-def _divisible(value: float, divisor: int) -> int:
+def _divisible(c: Fields, multiplier: object, hidden: int, divisor: int) -> int:
+    if isinstance(multiplier, bool) or not isinstance(multiplier, (int, float)):
+        raise UnsupportedArchitecture("ffn_multipliers", multiplier, where=c.where)
+    if not 0 < multiplier < 1000:
+        raise UnsupportedArchitecture("ffn_multipliers", multiplier, where=c.where)
+    value = multiplier * hidden
     rounded = max(divisor, int(value + divisor / 2) // divisor * divisor)
     return rounded + divisor if rounded < 0.9 * value else rounded
 
@@ -87,6 +94,29 @@ def nemotron_nas(c: Fields) -> Architecture:
         return Weights(counted, outside(c))
 
     return Architecture(list(caches), count)
+
+
+def deci(c: Fields) -> Architecture:
+    """DeciLM 7B: as Llama, with key-value heads by layer. Source: its ``modeling_decilm.py``."""
+    layers, heads, size = c.layers(), c.heads(), c.head_size()
+    listed = c.sequence("num_key_value_heads_per_layer", length=layers)
+    if listed is None:
+        raise UnsupportedArchitecture("num_key_value_heads_per_layer", None, where=c.where)
+    kept = [c.checked(item, "num_key_value_heads_per_layer") for item in listed]
+
+    def count() -> Weights:
+        hidden, width = c.hidden(), c.integer("intermediate_size")
+
+        def layer(own: int) -> Sequence[Tensor]:
+            return [
+                *attention(hidden, heads, own, size),
+                *gated_mlp(hidden, width),
+                *norms(("input_layernorm", "post_attention_layernorm"), hidden),
+            ]
+
+        return Weights(by_kind(kept, layer), outside(c))
+
+    return Architecture([(FullAttention(own, size, size),) for own in kept], count)
 
 
 def _blocks(c: Fields, layers: int) -> Sequence[object]:
@@ -134,6 +164,7 @@ def _ffn_width(ffn: Fields, hidden: int) -> int:
     if stated is not None:
         return stated
     multiplier = ffn.raw("ffn_mult")
-    if not isinstance(multiplier, (int, float)) or isinstance(multiplier, bool):
+    is_number = isinstance(multiplier, (int, float)) and not isinstance(multiplier, bool)
+    if not is_number or not 0 < multiplier < 1000:
         raise UnsupportedArchitecture("ffn_mult", multiplier, where=ffn.where)
     return -(-int(2 * multiplier * hidden / 3) // 256) * 256

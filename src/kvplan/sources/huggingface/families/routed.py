@@ -81,7 +81,7 @@ def qwen2_moe(c: Fields) -> Architecture:
 
     def is_sparse() -> list[bool]:
         step = c.optional_integer("decoder_sparse_step") or 1
-        dense_layers = set(c.sequence("mlp_only_layers") or ())
+        dense_layers = c.indices("mlp_only_layers") or set()
         return [i not in dense_layers and (i + 1) % step == 0 for i in range(c.layers())]
 
     def sparse() -> Sequence[Tensor]:

@@ -130,8 +130,8 @@ def flint(c: Fields) -> Architecture:
         return [FULL if i < 2 or i % 4 == 1 or i == layers - 1 else SLIDING for i in range(layers)]
 
     def is_sparse() -> Sequence[bool]:
-        stated = c.sequence("mlp_only_layers")
-        dense = {0, 1} if stated is None else set(stated)
+        stated = c.indices("mlp_only_layers")
+        dense = {0, 1} if stated is None else stated
         step = c.optional_integer("decoder_sparse_step") or 1
         return [i not in dense and (i + 1) % step == 0 for i in range(c.layers())]
 

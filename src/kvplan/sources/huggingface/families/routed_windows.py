@@ -74,8 +74,8 @@ def llama4(c: Fields) -> Architecture:
         hidden, bias = c.hidden(), attention_bias(c)
         common = [*projections(c, qkv_bias=bias, o_bias=bias), *norms(PRE_NORMS, hidden)]
         step = c.integer("interleave_moe_layer_step")
-        listed = c.sequence("moe_layers")
-        sparse = set(range(step - 1, layers, step) if listed is None else listed)
+        listed = c.indices("moe_layers")
+        sparse = set(range(step - 1, layers, step)) if listed is None else listed
 
         def layer(has_experts: bool) -> Sequence[Tensor]:
             if not has_experts:
@@ -229,7 +229,7 @@ def _m3_sparse(c: Fields, section: Fields, layers: int) -> list[bool]:
     if kinds is None:
         return [bool(mark) for mark in marks or [False] * layers]
     for index, kind in enumerate(kinds):
-        if kind not in {FULL, SPARSE_M3}:
+        if kind not in (FULL, SPARSE_M3):
             raise UnsupportedArchitecture(
                 f"layer_types[{index}]", kind, where=c.where, known=(FULL, SPARSE_M3)
             )

@@ -70,7 +70,7 @@ def index_layers(c: Fields) -> list[bool]:
         offset = 2 if offset is None else offset
         return [max(index - offset + 1, 0) % every == 0 for index in range(layers)]
     for index, kind in enumerate(kinds):
-        if kind not in {OWN, SHARED}:
+        if kind not in (OWN, SHARED):
             raise UnsupportedArchitecture(
                 f"indexer_types[{index}]", kind, where=c.where, known=(OWN, SHARED)
             )

@@ -140,7 +140,7 @@ def _dots3_kinds(c: Fields, layers: int) -> list[str]:
     if kinds is None:
         return [INDEXED if i < 2 or i % 4 == 1 else SLIDING for i in range(layers)]
     for index, kind in enumerate(kinds):
-        if kind not in {INDEXED, SLIDING}:
+        if kind not in (INDEXED, SLIDING):
             raise UnsupportedArchitecture(
                 f"layer_types[{index}]", kind, where=c.where, known=(INDEXED, SLIDING)
             )
@@ -162,12 +162,12 @@ def _dots3_window_shape(c: Fields, kinds: Sequence[str]) -> Shape:
     """Sizes of the window layers: ``per_layer_config`` of a converted file, or ``swa_*`` keys."""
     listed = c.raw("per_layer_config")
     if isinstance(listed, dict):
-        own = {int(key): value for key, value in listed.items()}
+        own = {int(key): value for key, value in listed.items() if key.isdigit()}
         written = [own.get(i) for i, kind in enumerate(kinds) if kind == SLIDING]
-        if not written or any(item != written[0] for item in written):
+        first = written[0] if written else None
+        if not isinstance(first, dict) or any(item != first for item in written):
             raise UnsupportedArchitecture("per_layer_config", listed, where=c.where)
-        f = Fields({**c.data, **(written[0] or {})}, c.where)
-        return _dots3_shape(f)
+        return _dots3_shape(Fields({**c.data, **first}, c.where))
     swa = {key: c.optional_integer(f"swa_{key}") or value for key, value in _SWA.items()}
     head = c.optional_integer("swa_head_dim") or 256
     rope = c.optional_integer("swa_qk_rope_head_dim") or head - swa["qk_nope_head_dim"]

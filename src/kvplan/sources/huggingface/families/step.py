@@ -98,5 +98,5 @@ def _step_sparse(c: Fields, layers: int) -> list[bool]:
     elif listed is None:
         sparse = set(range(3, layers))
     else:
-        sparse = set(c.sequence("moe_layers_enum") or ())
+        sparse = c.indices("moe_layers_enum") or set()
     return [index in sparse for index in range(layers)]

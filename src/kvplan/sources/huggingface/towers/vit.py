@@ -28,6 +28,14 @@ GLM4V = {
     **QWEN2, "depth": 24, "hidden_size": 1536, "intermediate_size": 13696,
     "out_hidden_size": 4096, "image_size": 336,
 }  # fmt: skip
+KIMI = {
+    "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "patch_size": 14,
+    "pos_emb_height": 64, "pos_emb_width": 64, "merge_kernel_size": [2, 2],
+}  # fmt: skip
+MINIMAX_M3 = {
+    "hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32, "num_channels": 3,
+    "patch_size": 14, "temporal_patch_size": 2, "spatial_merge_size": 2,
+}  # fmt: skip
 MLLAMA = {
     "hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32, "num_channels": 3,
     "num_global_layers": 8, "image_size": 448, "patch_size": 14, "max_num_tiles": 4,
@@ -63,7 +71,7 @@ def pixtral(v: Fields, outer: Fields, hidden: int) -> list[Tensor]:
 
 
 def _pixels(v: Fields) -> int:
-    channels = v.optional_integer("in_channels", "in_chans") or 3
+    channels = v.optional_integer("in_channels", "in_chans", "num_channels") or 3
     return channels * v.integer("temporal_patch_size") * v.integer("patch_size") ** 2
 
 
@@ -199,3 +207,39 @@ def internvl(v: Fields, outer: Fields, hidden: int) -> list[Tensor]:
 def _side(v: Fields, key: str) -> int:
     value = v.raw(key)
     return v.checked(value[0] if isinstance(value, list) and value else value, key)
+
+
+def kimi_k25(v: Fields, _: Fields, hidden: int) -> list[Tensor]:
+    """MoonViT of Kimi K2.5; remote-code files put ``vt_`` before the names."""
+    width = v.integer("vt_hidden_size", "hidden_size")
+    inner = v.integer("vt_intermediate_size", "intermediate_size")
+    layers = v.integer("vt_num_hidden_layers", "num_hidden_layers")
+    rows, columns = v.sequence("merge_kernel_size", length=2) or (2, 2)
+    joined = width * v.checked(rows, "merge_kernel_size") * v.checked(columns, "merge_kernel_size")
+    places = v.integer("init_pos_emb_height", "pos_emb_height") * v.integer(
+        "init_pos_emb_width", "pos_emb_width"
+    )
+    return [
+        *matrix("patch_embed", width, 3 * v.integer("patch_size") ** 2),
+        *matrix("positions", places, width, bias=False),
+        *blocks(width, inner, layers),
+        *norm("layernorms", width, 2),
+        *matrix("projector.linear_1", joined, joined),
+        *matrix("projector.linear_2", hidden, joined),
+    ]
+
+
+def minimax_m3(v: Fields, outer: Fields, hidden: int) -> list[Tensor]:
+    """MiniMax M3: a CLIP-like tower, a projector, and a second one over merged patches."""
+    width, inner = v.integer("hidden_size"), v.integer("intermediate_size")
+    between = outer.integer("projector_hidden_size")
+    merged = hidden * v.integer("spatial_merge_size") ** 2
+    return [
+        *matrix("patch_embed", width, _pixels(v), bias=False),
+        *norm("pre_layernorm", width),
+        *blocks(width, inner, v.integer("num_hidden_layers")),
+        *matrix("projector.linear_1", between, width),
+        *matrix("projector.linear_2", hidden, between),
+        *matrix("projector.merge_linear_1", between, merged),
+        *matrix("projector.merge_linear_2", hidden, between),
+    ]

@@ -81,7 +81,9 @@ def read_table(path: str) -> list[dict[str, str]]:
         rows = []
         for row in reader:
             if None in row:
-                raise MalformedFile(path, f"line {reader.line_num:,} has more cells than the header")
+                raise MalformedFile(
+                    path, f"line {reader.line_num:,} has more cells than the header"
+                )
             rows.append({name: (value or "").strip() for name, value in row.items()})
     except csv.Error as error:
         raise MalformedFile(path, f"is not a CSV table: {error}") from None
