@@ -138,6 +138,11 @@ def round_up(count: N, multiple: int) -> N:
     return cdiv(count, multiple) * multiple
 
 
+def truncated(value: Any) -> Any:
+    """A float, or an array of them, without its fraction."""
+    return value.astype("int64") if hasattr(value, "astype") else int(value)
+
+
 def checked_bytes(value: int, what: str) -> int:
     """``value`` unless it is beyond a signed 64-bit integer, where other programs would wrap."""
     if value > INT64_MAX:

@@ -19,6 +19,7 @@ from kvplan.checking.paths import Folder, shown
 from kvplan.checking.plan import Choice, Manifest, Problem
 from kvplan.deployment import Deployment
 from kvplan.errors import KvplanError
+from kvplan.hardware.profiles import load_gpu
 from kvplan.model.model import Model
 from kvplan.question import build_deployment
 
@@ -59,13 +60,12 @@ class Asker:
         model = self._model(choices)
         if deployed is not None and deployed.stored is not None and "weights" not in choices:
             _check_stored(model, deployed, choices["model"].place)
-        gpu = choices["gpu"]
         flags: dict[str, object] = {
             name: list(choice.value) if isinstance(choice.value, tuple) else choice.value
             for name, choice in choices.items()
             if name not in {"model", "assume", "set"}
         }
-        flags["gpu"] = _placed(gpu.place, lambda: gpu_ref(str(gpu.value), self._folder))
+        flags["gpu"] = _placed(choices["gpu"].place, lambda: self._gpu(choices["gpu"]))
         try:
             asked = build_deployment(model, **flags)
         except KvplanError as error:
@@ -75,6 +75,12 @@ class Asker:
         for warning in deployed.warnings if deployed is not None else ():
             asked = asked.saying(warning=warning)
         return asked
+
+    def _gpu(self, choice: Choice) -> str:
+        """What ``build_deployment`` takes for the GPU, known to be one."""
+        ref = gpu_ref(str(choice.value), self._folder)
+        load_gpu(ref)
+        return ref
 
     def _model(self, choices: dict[str, Choice]) -> Model:
         assume, sets = choices.get("assume"), choices.get("set")
@@ -148,6 +154,10 @@ def _with_deployed(cell: Cell, manifest: Manifest, deployed: Deployed) -> dict[s
                 )
             )
         choices[name] = Choice(value, manifest.place)
+    length = choices.get("max_model_len")
+    is_open = not {"seq", "input_tokens", "output_tokens"} & set(choices)
+    if is_open and length is not None and str(length.value).isdigit():
+        choices["seq"] = Choice(length.value, manifest.place)  # the longest that it admits
     stated = cell.stated("model")
     if deployed.model is not None and (stated is None or stated.is_default):
         choices["model"] = Choice(deployed.model, manifest.place)

@@ -66,10 +66,11 @@ def _load(ref: str, path: str | None, assume: str | None, sets: tuple[str, ...])
     overrides = settings_of(list(sets), "set")
     if path is not None:
         return load_model(path, assume=assume, overrides=overrides)
-    match = catalogue("models").find(ref)
+    hub = ref.lower().startswith("hf:")
+    match = None if hub else catalogue("models").find(ref)
     if match is not None:
         name = match.profile["name"]
         return model_from_profile(match.profile, f"bundled: {name}", assume, overrides)
-    if ref.lower().startswith("hf:") or "/" in ref:
+    if hub or "/" in ref:
         raise ModelNotFound(f"{ref!r} is neither bundled nor a file here", hint=_OFFLINE)
     return load_model(ref, assume=assume, overrides=overrides)  # not found: it names the nearest

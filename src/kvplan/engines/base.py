@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kvplan.calibration import Observed
     from kvplan.deployment import Deployment
     from kvplan.precision.kv import KvFormat
+    from kvplan.units import N
 
 
 class Term(NamedTuple):
@@ -64,11 +65,11 @@ class KvLayout(NamedTuple):
     """Blocks of the pool where the user gives their number."""
     groups: tuple[Group, ...] = ()
 
-    def reserved_bytes(self, tokens: int) -> int:
+    def reserved_bytes(self, tokens: N) -> N:
         """Bytes that this rank sets aside for one sequence."""
         return sequence_bytes(self.rows, tokens)
 
-    def sequence_blocks(self, tokens: int) -> int | None:
+    def sequence_blocks(self, tokens: N) -> N | None:
         """Blocks that one sequence takes; None for an engine without blocks."""
         if self.block_bytes is None:
             return None
@@ -89,7 +90,7 @@ class KvLayout(NamedTuple):
             return max(0, pool_bytes)
         return max(0, blocks - self.held_blocks) * self.block_bytes
 
-    def shared_bytes(self, prefix_tokens: int) -> int:
+    def shared_bytes(self, prefix_tokens: N) -> N:
         """Bytes of a common prefix that further sequences need not store again.
 
         Only whole blocks of caches that keep every token are shared; a window moves past its
@@ -100,7 +101,7 @@ class KvLayout(NamedTuple):
         growing = tuple(
             row._replace(constant_bytes=0) for row in self.rows if row.cap_tokens is None
         )
-        return sequence_bytes(growing, whole) if whole and growing else 0
+        return sequence_bytes(growing, whole)
 
     def longest(self, budget_bytes: int) -> int:
         """The longest sequence whose reserved bytes are within the budget."""
@@ -150,6 +151,31 @@ class Engine(Protocol):
 
     def changes(self, deployment: Deployment) -> Sequence[tuple[str, Deployment]]:
         """Other settings of this engine that cost no quality and may free memory, with words."""
+
+
+class Settled(NamedTuple):
+    """Loads that an engine's settings do not depend on.
+
+    Between these lengths, deployments that differ in seq_len and batch alone resolve to the same
+    settings (but for a max_model_len that follows seq_len), the same pool and the same layout, as
+    long as a replica holds at most ``max_sequences``; beyond that, they do for one and the same
+    batch.
+    """
+
+    min_seq_len: int
+    max_seq_len: int
+    max_sequences: int
+
+
+class SettlesLoads(Protocol):
+    """What an engine answers besides, so that a sweep resolves it once for many loads.
+
+    Its `pool_figures` then takes arrays of max_model_len too. Without it every load is resolved by
+    itself.
+    """
+
+    def settled(self, deployment: Deployment) -> Settled | None:
+        """The loads of one resolution; None where every load has its own."""
 
 
 class LogReader(Protocol):

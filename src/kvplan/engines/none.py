@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvplan.deployment import Deployment
-from kvplan.engines.base import Claim, KvLayout, PoolFigures, Term
+from kvplan.engines.base import Claim, KvLayout, PoolFigures, Settled, Term
 from kvplan.errors import InputError, UnsupportedCombination
 from kvplan.precision.kv import KV_FORMATS, KvFormat, check_packs
+from kvplan.units import MAX_TOKENS
 
 
 class NoEngine:
@@ -54,6 +55,10 @@ class NoEngine:
     ) -> PoolFigures:
         """Nothing is printed by no engine."""
         return PoolFigures()
+
+    def settled(self, deployment: Deployment) -> Settled:  # noqa: ARG002
+        """There are no settings."""
+        return Settled(1, MAX_TOKENS, MAX_TOKENS)
 
     def kv_formats(self, deployment: Deployment) -> Sequence[KvFormat]:
         """Every format whose blocks divide this model's heads."""

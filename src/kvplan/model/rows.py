@@ -43,11 +43,10 @@ class Row(NamedTuple):
         kept = tokens if self.cap_tokens is None else at_most(tokens, self.cap_tokens)
         return self.constant_bytes + self.unit_bytes * cdiv(kept, self.unit_tokens)
 
-    def slope(self, tokens: int) -> int:
+    def slope(self, tokens: N) -> N:
         """Bytes that one more token costs at this length, before rounding to units."""
-        if self.cap_tokens is not None and tokens >= self.cap_tokens:
-            return 0
-        return cdiv(self.unit_bytes, self.unit_tokens)
+        grows: N = tokens * 0 + (1 if self.cap_tokens is None else tokens < self.cap_tokens)
+        return grows * cdiv(self.unit_bytes, self.unit_tokens)
 
 
 def sequence_bytes(rows: Sequence[Row], tokens: N) -> N:
@@ -68,9 +67,12 @@ def sequence_bytes(rows: Sequence[Row], tokens: N) -> N:
     return total
 
 
-def slope_bytes(rows: Sequence[Row], tokens: int) -> int:
+def slope_bytes(rows: Sequence[Row], tokens: N) -> N:
     """Bytes per further token at this length."""
-    return sum(row.slope(tokens) for row in rows)
+    total = tokens * 0
+    for row in rows:
+        total = total + row.slope(tokens)
+    return total
 
 
 def largest_tokens(rows: Sequence[Row], budget_bytes: int, limit: int = MAX_TOKENS) -> int:

@@ -3,18 +3,29 @@
     claim - weights - activation - graphs - runtime = pool
     needed = batch * reserved bytes of a sequence - a shared prefix counted once
 
-`evaluate` is the only place where these are put together; limits, options, the matrix and sweeps
-call it with changed deployments, so they can never disagree with `fit`.
+`evaluate` is the only place where these are put together; limits, options and the matrix call it
+with changed deployments, so they can never disagree with `fit`. It has two halves: `stage_pool` is
+what a rank has, whatever is asked of it, and `stage_budget` what is asked, written with plain
+operators: a sweep calls it with a deployment whose lengths and batches are arrays.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvplan.deployment import Deployment
 from kvplan.engines.base import Engine, KvLayout, Term
 from kvplan.planning.report import Verdict
-from kvplan.units import checked_bytes
+from kvplan.units import at_most, checked_bytes
+
+if TYPE_CHECKING:
+    from numpy import bool_
+    from numpy.typing import NDArray
+
+    from kvplan.units import N
+
+    When = bool | NDArray[bool_]
 
 
 class Budget(NamedTuple):
@@ -64,21 +75,44 @@ class Budget(NamedTuple):
         return sum(term.likely for term in self.terms if term.key == key)
 
 
+class StagePool(NamedTuple):
+    """What one rank of a stage has for the KV cache, whatever is asked of it."""
+
+    claim_bytes: int | None
+    weight_bytes: int | None
+    terms: tuple[Term, ...]
+    layout: KvLayout
+    pool_bytes: int
+    careful_pool_bytes: int
+    beside_bytes: int | None
+
+
+class Cause(NamedTuple):
+    """A verdict and the term that decides it, with the condition for it."""
+
+    when: When
+    verdict: Verdict
+    limiting_term: str
+
+
 def evaluate(engine: Engine, deployment: Deployment, min_headroom: float) -> Budget:
     """The budget and verdict of a resolved deployment; ``min_headroom`` is a share of usable.
 
     The figures are those of the stage that holds least; the verdict is the worst of all stages,
     because one with more room can be the one whose terms are not certain.
     """
-    stages = [
-        _stage_budget(engine, deployment, stage, min_headroom) for stage in range(deployment.pp)
-    ]
+    stages = []
+    for stage in range(deployment.pp):
+        pool = stage_pool(engine, deployment, stage)
+        budget = stage_budget(pool, deployment, stage)
+        cause = next(cause for cause in causes(budget, min_headroom) if cause.when)
+        stages.append(budget._replace(verdict=cause.verdict, limiting_term=cause.limiting_term))
     least = min(stages, key=_room)
-    worst = max((least, *stages), key=lambda budget: _SEVERITY[budget.verdict])
+    worst = max((least, *stages), key=lambda budget: SEVERITY[budget.verdict])
     return least._replace(verdict=worst.verdict, limiting_term=worst.limiting_term)
 
 
-_SEVERITY = {Verdict.FITS: 0, Verdict.TIGHT: 1, Verdict.OOM: 2}
+SEVERITY = {Verdict.FITS: 0, Verdict.TIGHT: 1, Verdict.OOM: 2}
 
 
 def _room(budget: Budget) -> tuple[int, int]:
@@ -87,47 +121,52 @@ def _room(budget: Budget) -> tuple[int, int]:
     return (budget.headroom_bytes if blocks is None else blocks, budget.headroom_bytes)
 
 
-def _stage_budget(engine: Engine, d: Deployment, stage: int, min_headroom: float) -> Budget:
+def stage_pool(engine: Engine, d: Deployment, stage: int) -> StagePool:
+    """What a rank of a stage of a resolved deployment has: nothing here depends on the load but
+    through the engine's settings."""
     terms = tuple(engine.overheads(d, stage))
     if d.calibration is not None:
         from kvplan.planning.correction import corrected_terms
 
         terms = corrected_terms(terms, d, d.calibration)
     layout = engine.kv_layout(d, stage)
-    reserved = layout.reserved_bytes(d.seq_len)
-    needed = needed_bytes(layout, d)
     given = d.args.kv_cache_memory_bytes
     if given is not None:
-        weights = None
-        if d.model.weights_unknown is None:
-            weights = _weights(engine, d, stage)
-        draft = Budget(
-            d, stage, None, weights, terms, layout, given, given, reserved, needed, Verdict.OOM, ""
-        )
-        starts = True
-    else:
-        weights = _weights(engine, d, stage)
-        claim = engine.claim(d)
-        left = claim.size_bytes - weights
-        draft = Budget(
-            d,
-            stage,
-            claim.size_bytes,
-            weights,
-            terms,
-            layout,
-            left - sum(term.likely for term in terms if term.in_claim),
-            left - sum(term.high for term in terms if term.in_claim),
-            reserved,
-            needed,
-            Verdict.OOM,
-            "",
-        )
-        beside = d.usable_bytes - claim.size_bytes - (claim.outside.likely if claim.outside else 0)
-        draft = draft._replace(beside_bytes=beside)
-        starts = beside >= 0
-    verdict, limiting = _judge(draft, starts=starts, min_headroom=min_headroom)
-    return draft._replace(verdict=verdict, limiting_term=limiting)
+        known = d.model.weights_unknown is None
+        weights = _weights(engine, d, stage) if known else None
+        return StagePool(None, weights, terms, layout, given, given, None)
+    weights = _weights(engine, d, stage)
+    claim = engine.claim(d)
+    left = claim.size_bytes - weights
+    outside = claim.outside.likely if claim.outside else 0
+    return StagePool(
+        claim.size_bytes,
+        weights,
+        terms,
+        layout,
+        left - sum(term.likely for term in terms if term.in_claim),
+        left - sum(term.high for term in terms if term.in_claim),
+        d.usable_bytes - claim.size_bytes - outside,
+    )
+
+
+def stage_budget(pool: StagePool, d: Deployment, stage: int) -> Budget:
+    """A rank's pool and what the deployment asks of it; the verdict is left open."""
+    return Budget(
+        deployment=d,
+        stage=stage,
+        claim_bytes=pool.claim_bytes,
+        weight_bytes=pool.weight_bytes,
+        terms=pool.terms,
+        layout=pool.layout,
+        pool_bytes=pool.pool_bytes,
+        careful_pool_bytes=pool.careful_pool_bytes,
+        reserved_bytes=pool.layout.reserved_bytes(d.seq_len),
+        needed_bytes=needed_bytes(pool.layout, d),
+        verdict=Verdict.OOM,
+        limiting_term="",
+        beside_bytes=pool.beside_bytes,
+    )
 
 
 def _weights(engine: Engine, d: Deployment, stage: int) -> int:
@@ -140,48 +179,66 @@ def _weights(engine: Engine, d: Deployment, stage: int) -> int:
 
 
 def needed_bytes(layout: KvLayout, d: Deployment) -> int:
-    """KV bytes of one replica's batch: each sequence in full, a shared prefix once."""
-    reserved = layout.reserved_bytes(d.seq_len)
-    shared = layout.shared_bytes(min(d.prefix_tokens, d.seq_len)) if d.prefix_tokens else 0
-    total = d.replica_batch * reserved - (d.replica_batch - 1) * shared
-    return checked_bytes(total, f"the KV cache of {d.batch:,} sequences")
+    """KV bytes of one replica's batch: each sequence in full, a shared prefix once.
+
+    A deployment of arrays is checked by whoever made them: see `planning.sweep`.
+    """
+    total = held_bytes(layout, d.seq_len, d.replica_batch, d.prefix_tokens)
+    if isinstance(total, int):
+        return checked_bytes(total, f"the KV cache of {d.batch:,} sequences")
+    return total
 
 
-def _judge(b: Budget, *, starts: bool, min_headroom: float) -> tuple[Verdict, str]:
-    """The verdict and the term that decides it."""
-    if not starts:
-        return Verdict.OOM, "gpu_memory_utilization"
-    short = _shortfall(b, b.pool_bytes)
-    if short is not None:
-        return Verdict.OOM, short
+def held_bytes(layout: KvLayout, seq_len: N, sequences: N, prefix_tokens: int) -> N:
+    """KV bytes of so many sequences of one length."""
+    total = sequences * layout.reserved_bytes(seq_len)
+    if not prefix_tokens:
+        return total
+    return total - (sequences - 1) * layout.shared_bytes(at_most(seq_len, prefix_tokens))
+
+
+def causes(b: Budget, min_headroom: float) -> Iterator[Cause]:
+    """What may decide the verdict, in order: the first whose condition holds does. The last one's
+    always does."""
+    if b.beside_bytes is not None and b.beside_bytes < 0:
+        yield Cause(True, Verdict.OOM, "gpu_memory_utilization")
+        return
+    for when, term in _shortfalls(b, b.pool_bytes):
+        yield Cause(when, Verdict.OOM, term)
     beside = [term for term in b.terms if not term.in_claim]
-    if b.beside_bytes is not None and sum(term.likely for term in beside) > b.beside_bytes:
-        return Verdict.OOM, max(beside, key=lambda term: term.likely).key
-    if b.beside_bytes is not None and sum(term.high for term in beside) > b.beside_bytes:
-        return Verdict.TIGHT, max(beside, key=lambda term: term.high).key
-    if _shortfall(b, b.careful_pool_bytes) is not None:
+    if b.beside_bytes is not None and beside:
+        likely = max(beside, key=lambda term: term.likely)
+        yield Cause(sum(t.likely for t in beside) > b.beside_bytes, Verdict.OOM, likely.key)
+        high = max(beside, key=lambda term: term.high)
+        yield Cause(sum(t.high for t in beside) > b.beside_bytes, Verdict.TIGHT, high.key)
+    if b.careful_pool_bytes != b.pool_bytes:
         inside = [term for term in b.terms if term.in_claim]
         widest = max(inside, key=lambda term: term.high - term.likely)
-        return Verdict.TIGHT, widest.key
-    d = b.deployment
-    # A pool that the user gives is all there is to have headroom in.
-    whole = d.args.kv_cache_memory_bytes or (d.usable_bytes if d.total_bytes is not None else 0)
-    if b.headroom_bytes < min_headroom * whole:
-        return Verdict.TIGHT, "headroom"
-    return Verdict.FITS, "kv_cache"
+        for when, _ in _shortfalls(b, b.careful_pool_bytes):
+            yield Cause(when, Verdict.TIGHT, widest.key)
+    total = b.deployment.total_bytes
+    if total is not None:
+        least = min_headroom * (total - b.deployment.reserve_bytes)
+        yield Cause(b.headroom_bytes < least, Verdict.TIGHT, "headroom")
+    yield Cause(True, Verdict.FITS, "kv_cache")
 
 
-def _shortfall(b: Budget, pool_bytes: int) -> str | None:
-    """What a pool of that size runs out of; None when it is enough."""
+def _shortfalls(b: Budget, pool_bytes: int) -> Iterator[tuple[When, str]]:
+    """What a pool of that size may run out of, in order."""
     if pool_bytes <= 0:
         parts = {term.key: term.high for term in b.terms if term.in_claim}
         parts["weights"] = b.weight_bytes or 0
-        return max(parts, key=lambda key: parts[key])
+        yield True, max(parts, key=lambda key: parts[key])
+        return
     blocks = b.layout.pool_blocks(pool_bytes)
     if blocks is not None and blocks < b.layout.least_blocks:
-        return "max_num_seqs"
+        yield True, "max_num_seqs"
+        return
     available = b.layout.available_bytes(pool_bytes)
-    max_model_len = b.deployment.args.max_model_len
-    if max_model_len is not None and b.layout.reserved_bytes(max_model_len) > available:
-        return "kv_cache" if max_model_len == b.deployment.seq_len else "max_model_len"
-    return "kv_cache" if b.needed_bytes > available else None
+    d = b.deployment
+    longest = d.args.max_model_len
+    if longest is not None and longest is not d.seq_len:
+        # Where both are the same the batch says it all, and the term is kv_cache.
+        too_long = b.layout.reserved_bytes(longest) > available
+        yield too_long & (d.seq_len != longest), "max_model_len"
+    yield b.needed_bytes > available, "kv_cache"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from kvplan import __version__
 from kvplan.deployment import Deployment, check_split
 from kvplan.engines import load_engine
-from kvplan.model.caches import Latent
 from kvplan.model.rows import sequence_bytes, slope_bytes
 from kvplan.planning.budget import Budget, evaluate
+from kvplan.planning.cautions import warnings_of as warnings_of
 from kvplan.planning.limits import Question, solve_limits, with_fitted_length
 from kvplan.planning.matrix import context_matrix
 from kvplan.planning.options import options
@@ -98,6 +98,7 @@ def deployment_report(d: Deployment) -> DeploymentReport:
 def kv_cache_report(question: Question, b: Budget) -> KvCacheReport:
     """The KV cache of one GPU."""
     d, layout = b.deployment, b.layout
+    longest = d.seq_len if d.args.max_model_len is None else d.args.max_model_len
     logical = d.model.logical_rows(d.kv, d.split, b.stage)
     figures = question.engine.pool_figures(d, layout, b.pool_bytes)
     mean = None
@@ -109,7 +110,7 @@ def kv_cache_report(question: Question, b: Budget) -> KvCacheReport:
         logical_bytes_per_sequence=sequence_bytes(logical, d.seq_len),
         reserved_bytes_per_sequence=b.reserved_bytes,
         needed_bytes=b.needed_bytes,
-        blocks_per_sequence=layout.sequence_blocks(d.args.max_model_len or d.seq_len),
+        blocks_per_sequence=layout.sequence_blocks(longest),
         page_bytes=layout.block_bytes,
         pool_bytes=max(0, b.pool_bytes),
         pool_blocks=layout.pool_blocks(b.pool_bytes),
@@ -208,58 +209,3 @@ def reason_of(b: Budget) -> str:
     if b.verdict is Verdict.TIGHT:
         return f"{need} in {have}, but not at the careful end of {b.limiting_term}"
     return f"{need} in {have}: {format_gib(b.headroom_bytes)} left"
-
-
-def warnings_of(b: Budget, policy: Policy) -> list[str]:
-    """What the figures alone do not say."""
-    d, model, gpu = b.deployment, b.deployment.model, b.deployment.gpu
-    said = []
-    native = model.max_position_embeddings
-    if native is not None and d.seq_len > native:
-        said.append(f"{d.seq_len:,} tokens is beyond the model's native context of {native:,}")
-    kv_heads = model.num_kv_heads
-    if kv_heads is not None and d.tp > kv_heads:
-        said.append(
-            f"tp {d.tp} is more than the {kv_heads} key-value heads: each is held by "
-            f"{d.tp // kv_heads} GPUs, and the KV cache of a GPU is that of tp {kv_heads}"
-        )
-    if d.tp > 1 and any(isinstance(group.cache, Latent) for group in model.groups):
-        said.append("latent attention is not divided by tp: every GPU holds the whole KV cache")
-    if d.tp > 1 and d.tp <= gpu.link.max_gpus and gpu.link.gb_per_s is not None:
-        if gpu.link.gb_per_s < policy.min_tp_link_gb_per_s:
-            said.append(
-                f"tp {d.tp} over a link of {gpu.link.gb_per_s:,.0f} GB/s: "
-                f"it wants {policy.min_tp_link_gb_per_s:,.0f}"
-            )
-    elif d.tp > 1:
-        said.append(
-            f"tp {d.tp} goes over PCIe or the network on {gpu.display_name}: it wants a link of "
-            f"{policy.min_tp_link_gb_per_s:,.0f} GB/s"
-        )
-    if d.kv.k.bits == 8 and d.kv.name.startswith("fp8") and not _has(gpu.kv_formats, "fp8"):
-        said.append(
-            f"fp8 is not native to {gpu.display_name}: the cache is stored in it, not computed"
-        )
-    if d.kv.name.startswith("nvfp4") and not _has(gpu.kv_formats, "nvfp4"):
-        said.append(f"nvfp4 is not native to {gpu.display_name}")
-    if d.scheme.name.startswith("fp8") and not _has(gpu.weight_formats, "fp8"):
-        said.append(f"fp8 weights are not native to {gpu.display_name}: memory is saved, not time")
-    total = d.total_bytes
-    if total is not None and b.needed_bytes > policy.max_kv_share * d.usable_bytes and b.fits:
-        share = b.needed_bytes / d.usable_bytes
-        said.append(
-            f"the KV cache takes {share:.0%} of the GPU, above the policy's "
-            f"{policy.max_kv_share:.0%}"
-        )
-    if not gpu.memory_is_certain and d.device_bytes is None:
-        said.append(f"the memory of {gpu.display_name} is not certain: {gpu.memory_basis}")
-    given = d.args.kv_cache_memory_bytes
-    if given is not None and total is not None and given > total:
-        said.append(f"--kv-cache-memory {format_gib(given)} is more than the GPU has")
-    if model.weights_unknown is not None:
-        said.append(f"the weights are not counted: {model.weights_unknown}")
-    return said
-
-
-def _has(formats: tuple[str, ...], prefix: str) -> bool:
-    return any(name.startswith(prefix) for name in formats)

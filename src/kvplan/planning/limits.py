@@ -7,7 +7,6 @@ value that the budget at hand suggests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from kvplan.deployment import AUTO_LENGTH, Deployment, valid_tps
@@ -15,6 +14,7 @@ from kvplan.engines.base import Engine
 from kvplan.errors import KvplanError
 from kvplan.planning.budget import Budget, evaluate
 from kvplan.planning.report import LimitsReport
+from kvplan.planning.search import largest
 from kvplan.precision.kv import KvFormat
 from kvplan.precision.scheme import WeightScheme, scheme_from
 from kvplan.precision.weights import WEIGHT_FORMATS, WeightFormat
@@ -44,6 +44,13 @@ class Question(NamedTuple):
         """Whether the changed deployment fits."""
         budget = self.judge(asked)
         return budget is not None and budget.fits
+
+    def room(self, asked: Deployment) -> int:
+        """Bytes left over by the changed deployment; negative when it does not fit."""
+        budget = self.judge(asked)
+        if budget is None:
+            return -1
+        return max(0, budget.headroom_bytes) if budget.fits else min(-1, budget.headroom_bytes)
 
 
 def with_fitted_length(question: Question) -> Question:
@@ -107,10 +114,10 @@ def max_batch(question: Question, budget: Budget) -> int:
     guess = d.replica_batch + room // per_sequence if per_sequence > 0 else MOST_SEQUENCES
     # The engine's own limit on sequences is not what is asked here: it is raised with the batch.
     free = d.with_args(max_num_seqs=None)
-    largest = _largest(
-        lambda batch: question.fits(free._replace(batch=batch * d.dp)), guess, MOST_SEQUENCES
+    found = largest(
+        lambda batch: question.room(free._replace(batch=batch * d.dp)), guess, MOST_SEQUENCES
     )
-    return largest * d.dp
+    return found * d.dp
 
 
 def max_seq_len(question: Question, budget: Budget) -> int:
@@ -118,7 +125,7 @@ def max_seq_len(question: Question, budget: Budget) -> int:
     d = question.asked
     guess = budget.layout.longest(budget.available_bytes // max(1, d.replica_batch))
     free = d.with_args(max_model_len=None)
-    return _largest(lambda tokens: question.fits(free._replace(seq_len=tokens)), guess, MAX_TOKENS)
+    return largest(lambda tokens: question.room(free._replace(seq_len=tokens)), guess, MAX_TOKENS)
 
 
 def min_tp(question: Question) -> int | None:
@@ -188,41 +195,32 @@ def weights_by_mildness(d: Deployment) -> list[WeightFormat]:
 
 def _largest_arg(question: Question, resolved: Deployment, name: str, least: int) -> int | None:
     current = getattr(resolved.args, name)
-    found = _largest(
-        lambda value: question.fits(resolved.with_args(**{name: value})), current, MOST_SEQUENCES
+    found = largest(
+        lambda value: question.room(resolved.with_args(**{name: value})), current, MOST_SEQUENCES
     )
     return found if found >= least else None
 
 
 def _least_utilization(question: Question, resolved: Deployment) -> float | None:
-    if resolved.args.kv_cache_memory_bytes is not None:
+    """The smallest share of the GPU that fits, in hundredths.
+
+    The pool grows with the share, but too large a share refuses to start: the largest one that
+    starts is the best there is, and from it the share is lowered as far as it fits.
+    """
+    if resolved.args.kv_cache_memory_bytes is not None or resolved.total_bytes is None:
         return None
 
-    def fits(hundredths: int) -> bool:
-        return question.fits(resolved.with_args(gpu_memory_utilization=hundredths / 100))
+    def at(hundredths: int) -> Deployment:
+        return resolved.with_args(gpu_memory_utilization=hundredths / 100)
 
-    # Too high a share refuses to start, too low leaves no pool: look upwards for the first fit.
-    best = next((share for share in range(100, 0, -1) if fits(share)), None)
-    if best is None:
+    def starts(hundredths: int) -> int:
+        budget = question.judge(at(hundredths))
+        refused = budget is None or budget.limiting_term == "gpu_memory_utilization"
+        return -1 if refused else 1
+
+    best = largest(starts, 98, 100)
+    if best == 0 or question.room(at(best)) < 0:
         return None
-    low, high = 0, best
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high / 100
-
-
-def _largest(fits: Callable[[int], bool], guess: int, limit: int) -> int:
-    """The largest value up to ``limit`` that fits, sought outwards from ``guess``; 0 for none."""
-    guess = max(1, min(guess, limit))
-    if not fits(guess):
-        low, high = 0, guess
-    else:
-        low, step = guess, 1
-        while low + step <= limit and fits(low + step):
-            low, step = low + step, step * 2
-        high = min(low + step, limit + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    spare = question.room(at(best)) * 100 // resolved.total_bytes
+    lowered = largest(lambda less: question.room(at(best - less)), spare, best - 1)
+    return (best - lowered) / 100

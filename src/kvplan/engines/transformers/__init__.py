@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from kvplan.deployment import Deployment
-from kvplan.engines.base import Claim, KvLayout, PoolFigures, Term
+from kvplan.engines.base import Claim, KvLayout, PoolFigures, Settled, Term
 from kvplan.engines.transformers.tensors import CACHES, DYNAMIC, STATIC, Options, cache_rows
 from kvplan.errors import InputError, UnsupportedCombination, nearest_names
 from kvplan.model.model import stage_layers
 from kvplan.precision.kv import KV_FORMATS, KvFormat
-from kvplan.units import parse_tokens
+from kvplan.units import MAX_TOKENS, parse_tokens
 
 VERSION = "5.24"
 FORMATS = ("bf16", "fp16", "fp32")
@@ -98,6 +98,11 @@ class TransformersEngine:
     ) -> PoolFigures:
         """There is no pool."""
         return PoolFigures()
+
+    def settled(self, deployment: Deployment) -> Settled:
+        """Every load, as far as a static cache is long."""
+        options = parse_options(deployment.args.extra)
+        return Settled(1, options.max_cache_len or MAX_TOKENS, MAX_TOKENS)
 
     def kv_formats(self, deployment: Deployment) -> Sequence[KvFormat]:
         """The dtype that the model runs in."""

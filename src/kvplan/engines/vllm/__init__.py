@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kvplan.deployment import Deployment
-from kvplan.engines.base import Claim, KvLayout, PoolFigures, Term
+from kvplan.engines.base import Claim, KvLayout, PoolFigures, Settled, Term
 from kvplan.engines.vllm import formats, loading, overheads, versions
 from kvplan.engines.vllm.block_size import settle
 from kvplan.engines.vllm.flags import serve_command
@@ -27,7 +27,7 @@ from kvplan.errors import InputError, UnsupportedCombination
 from kvplan.model.model import WIDE_KV, stage_layers
 from kvplan.model.tensors import VOCAB_PADDING
 from kvplan.precision.kv import KvFormat
-from kvplan.units import round_up
+from kvplan.units import MAX_TOKENS, cdiv, round_up, truncated
 
 if TYPE_CHECKING:
     from kvplan.calibration import Observed
@@ -181,16 +181,38 @@ class Vllm:
         ``_report_kv_cache_config``, ``get_kv_cache_config``.
         """
         d, r = deployment, _rules(deployment)
-        max_model_len = d.args.max_model_len or d.seq_len
+        max_model_len = d.seq_len if d.args.max_model_len is None else d.args.max_model_len
         blocks, needed = layout.pool_blocks(pool_bytes), layout.sequence_blocks(max_model_len)
-        if blocks is None or not needed:
+        if blocks is None or needed is None or not layout.sequence_blocks(1):
             return PoolFigures()
         concurrency = blocks / needed
         if r.tokens_from_concurrency:
-            return PoolFigures(int(concurrency * max_model_len), concurrency)
+            return PoolFigures(truncated(concurrency * max_model_len), concurrency)
         block_size = min(group.block_tokens for group in layout.groups)
         tokens = blocks // len(layout.groups) * block_size * d.dcp
         return PoolFigures(tokens, concurrency if r.groups_windows else tokens / max_model_len)
+
+    def settled(self, deployment: Deployment) -> Settled | None:
+        """Lengths of which a full step has its default of tokens, and batches within that step.
+
+        V0 sizes a step by max_model_len.
+        """
+        d = formats.with_own_format(deployment)
+        args, r = d.args, _rules(d)
+        if not r.v1:
+            return None
+        step = overheads.batch_defaults(
+            device_bytes=d.total_bytes or 0,
+            gpu_name=d.gpu.display_name,
+            version=r.version,
+            max_model_len=MAX_TOKENS,
+            max_num_seqs=args.max_num_seqs,
+        )
+        sequences = min(step.max_num_seqs, args.max_num_batched_tokens or step.max_num_seqs)
+        if args.max_model_len is not None:
+            return Settled(1, args.max_model_len, sequences)
+        shortest = cdiv(step.max_num_batched_tokens, step.max_num_seqs)
+        return Settled(shortest, MAX_TOKENS, sequences)
 
     def kv_formats(self, deployment: Deployment) -> Sequence[KvFormat]:
         """What its attention backends take here."""
@@ -266,6 +288,10 @@ class Vllm:
         return found
 
 
+_IN_FLIGHT_KINDS = {"sliding_window", "chunked_local", "compressed", "compressor_state"}
+"""Kinds that keep the tokens in flight beside their own."""
+
+
 def _paging(d: Deployment, block_size: int) -> Paging:
     """What decides the blocks, from the engine's arguments."""
     args, more = d.args, further(d)
@@ -273,9 +299,11 @@ def _paging(d: Deployment, block_size: int) -> Paging:
     # (vLLM VllmConfig.max_concurrent_batches).
     r = _rules(d)
     batches = d.pp + args.async_scheduling if r.window_holds_all_batches else 1
-    in_flight = batches * (args.max_num_batched_tokens or 0)
+    step_tokens = args.max_num_batched_tokens or 0
     capability = d.gpu.compute_capability
     kinds = {group.cache.kind for group in d.model.groups}
+    # Left at zero where no layer asks, so that layouts that are the same compare equal.
+    in_flight = batches * step_tokens if kinds & _IN_FLIGHT_KINDS else 0
     return Paging(
         block_size=block_size,
         kv=d.kv,
@@ -283,7 +311,7 @@ def _paging(d: Deployment, block_size: int) -> Paging:
         tp=d.tp,
         dcp=d.dcp,
         in_flight_tokens=in_flight,
-        encoder_tokens=args.max_num_batched_tokens or 0,
+        encoder_tokens=step_tokens if "cross_attention" in kinds else 0,
         # Without any attention there is no prefix cache to keep states for.
         aligned_states=args.prefix_caching and kinds != {"recurrent"},
         state_element_bytes=more.mamba_ssm_cache_bytes,

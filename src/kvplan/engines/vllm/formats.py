@@ -7,6 +7,8 @@ Source: vLLM 0.33 ``v1/attention/backends`` (``supported_kv_cache_dtypes``,
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from kvplan.deployment import Deployment
 from kvplan.engines.vllm.versions import latent_block_size, parse
 from kvplan.errors import UnsupportedCombination
@@ -132,6 +134,7 @@ def _nvfp4_refusal(model: Model, capability: tuple[int, int] | None, name: str) 
     return None
 
 
+@lru_cache(maxsize=64)
 def _has_sinks(model: Model) -> bool:
     return any(
         tensor.name == "self_attn.sinks" for layer in set(model.layers) for tensor in layer.tensors
