@@ -6,14 +6,13 @@ The figures are those of `Figures`, one deployment against the one of the same n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from kvplan import __version__
 from kvplan.checking.report import CheckReport, DeploymentResult, Figures, Status
 from kvplan.errors import InputError, nearest_names
-from kvplan.planning.report import Document, Verdict
+from kvplan.planning.report import Record, Verdict
 from kvplan.units import parse_size
 
 SCHEMA = "kvplan.diff/1"
@@ -59,8 +58,7 @@ class Change(StrEnum):
     """Not understood on one side."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class FigureChange(Document):
+class FigureChange(Record):
     """A figure on both sides."""
 
     __pydantic_config__ = _DESCRIBED
@@ -77,8 +75,7 @@ class FigureChange(Document):
     """Worse by more than the tolerance."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class DeploymentChange(Document):
+class DeploymentChange(Record):
     """A deployment on both sides."""
 
     __pydantic_config__ = _DESCRIBED
@@ -96,8 +93,7 @@ class DeploymentChange(Document):
     """What is not understood."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class DiffReport(Document):
+class DiffReport(Record):
     """Everything that ``kvplan diff`` says."""
 
     __pydantic_config__ = _DESCRIBED
@@ -212,7 +208,16 @@ def _not_understood(
     if result is None or result.fault is None:
         return None
     message = side.told(f"{side.label}, line {result.fault.line}: {result.fault.message}")
-    return DeploymentChange(name, Change.ERROR, None, None, [], [], False, message)
+    return DeploymentChange(
+        name=name,
+        change=Change.ERROR,
+        base_verdict=None,
+        head_verdict=None,
+        figures=[],
+        newly_failing=[],
+        regression=False,
+        message=message,
+    )
 
 
 def _change(
@@ -243,7 +248,16 @@ def _change(
         differs = bool(figures) or verdicts[0] is not verdicts[1] or bool(newly)
         change = Change.CHANGED if differs else Change.SAME
     regression = worse or bool(newly) or any(figure.regression for figure in figures)
-    return DeploymentChange(name, change, *verdicts, figures, newly, regression, None)
+    return DeploymentChange(
+        name=name,
+        change=change,
+        base_verdict=verdicts[0],
+        head_verdict=verdicts[1],
+        figures=figures,
+        newly_failing=newly,
+        regression=regression,
+        message=None,
+    )
 
 
 def _failing(result: DeploymentResult) -> list[str]:
@@ -273,4 +287,12 @@ def _figure(
         allowed = tolerances.get(compared.figure, tolerances.get("", Tolerance()))
         limit = max(allowed.share * abs(before), allowed.amount)
         regression = bool(compared.worse) and delta * compared.worse > limit
-    return FigureChange(compared.figure, compared.unit, before, after, delta, ratio, regression)
+    return FigureChange(
+        figure=compared.figure,
+        unit=compared.unit,
+        base=before,
+        head=after,
+        delta=delta,
+        ratio=ratio,
+        regression=regression,
+    )

@@ -154,6 +154,16 @@ def _compared(held: Held, outcome: Outcome) -> str:
     )
 
 
+def fault_of(problem: Problem) -> Fault:
+    """A problem as the report has it."""
+    return Fault(
+        message=problem.message,
+        hint=problem.hint,
+        line=problem.place.line,
+        column=problem.place.column,
+    )
+
+
 def _faulty(cell: Cell, problem: Problem, *more: Problem) -> DeploymentResult:
     """A deployment that is not judged; its first problem, and the others with their lines."""
     message = problem.message
@@ -164,7 +174,7 @@ def _faulty(cell: Cell, problem: Problem, *more: Problem) -> DeploymentResult:
         line=cell.planned.place.line,
         column=cell.planned.place.column,
         status=Status.ERROR,
-        fault=Fault(message, problem.hint, problem.place.line, problem.place.column),
+        fault=fault_of(problem._replace(message=message)),
         reason=None,
         deployment=None,
         figures=None,

@@ -5,10 +5,9 @@ The docstring under each field is its description in ``kvplan schema check-repor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
-from kvplan.planning.report import DeploymentReport, Document, Verdict
+from kvplan.planning.report import DeploymentReport, Record, Verdict
 
 SCHEMA = "kvplan.check/1"
 
@@ -30,8 +29,7 @@ SEVERITY = (Status.OFF, Status.PASSED, Status.WARNED, Status.FAILED, Status.ERRO
 """From harmless to grave: a whole is as grave as its gravest part."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class Figures(Document):
+class Figures(Record):
     """What budgets are held against; bytes are per GPU."""
 
     __pydantic_config__ = _DESCRIBED
@@ -66,8 +64,7 @@ class Figures(Document):
     """0 when no length fits."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class BudgetResult(Document):
+class BudgetResult(Record):
     """One budget of one deployment."""
 
     __pydantic_config__ = _DESCRIBED
@@ -89,8 +86,7 @@ class BudgetResult(Document):
     column: int
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class Fault(Document):
+class Fault(Record):
     """Something that is not understood."""
 
     __pydantic_config__ = _DESCRIBED
@@ -101,8 +97,7 @@ class Fault(Document):
     column: int
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class DeploymentResult(Document):
+class DeploymentResult(Record):
     """One deployment; of a matrix, one combination."""
 
     __pydantic_config__ = _DESCRIBED
@@ -122,8 +117,7 @@ class DeploymentResult(Document):
     assumptions: list[str]
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class FileResult(Document):
+class FileResult(Record):
     """One plan file."""
 
     __pydantic_config__ = _DESCRIBED
@@ -135,8 +129,7 @@ class FileResult(Document):
     deployments: list[DeploymentResult]
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class Summary(Document):
+class Summary(Record):
     """How many budgets came out how."""
 
     __pydantic_config__ = _DESCRIBED
@@ -151,8 +144,7 @@ class Summary(Document):
     off: int
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class CheckReport(Document):
+class CheckReport(Record):
     """Everything that one run of ``kvplan check`` says."""
 
     __pydantic_config__ = _DESCRIBED

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from kvplan import __version__
 from kvplan.checking.asking import Asker
-from kvplan.checking.judging import Judge
+from kvplan.checking.document import Place
+from kvplan.checking.judging import Judge, fault_of
 from kvplan.checking.matrix import cells
 from kvplan.checking.models import Models
 from kvplan.checking.paths import Folder, shown
@@ -17,7 +18,6 @@ from kvplan.checking.report import (
     SCHEMA,
     CheckReport,
     DeploymentResult,
-    Fault,
     FileResult,
     Status,
     Summary,
@@ -78,7 +78,10 @@ def _file(
         text = read_text(path, MAX_PLAN_BYTES)
     except SourceError as error:
         hint = "Write one: docs/ci.md has an example." if not os.path.exists(path) else error.hint
-        return FileResult(shown(path), Status.ERROR, [Fault(error.message, hint, 1, 1)], [])
+        problem = Problem(Place(1, 1), error.message, hint)
+        return check_plan(
+            Plan(shown(path), (), None, (problem,)), Folder(path, root), thresholds, models
+        )
     plan = read_plan(text, shown(path))
     return check_plan(plan, Folder(path, root), thresholds, models, fail_on=fail_on)
 
@@ -103,7 +106,7 @@ def check_plan(
     return FileResult(
         path=plan.path,
         status=Status.ERROR if problems else gravest([result.status for result in results]),
-        faults=[Fault(p.message, p.hint, p.place.line, p.place.column) for p in problems],
+        faults=[fault_of(problem) for problem in problems],
         deployments=results,
     )
 

@@ -59,7 +59,8 @@ def json_schema(document: str) -> dict[str, Any]:
 
     module_name, name = DOCUMENTS[document]
     module = import_module(module_name)
-    _make_dataclasses(import_module("kvplan.planning.report"))
+    for room in ("kvplan.planning.report", module_name):
+        _make_dataclasses(import_module(room))
     adapter: TypeAdapter[Any] = TypeAdapter(getattr(module, name))
     generated = adapter.json_schema(mode="serialization")
     version = module.SCHEMA

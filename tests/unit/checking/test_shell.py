@@ -18,7 +18,7 @@ from kvplan.errors import InputError
         ("vllm serve x --a 1", ["vllm", "serve", "x", "--a", "1"]),
         ("a 'b c' \"d e\" f\\ g", ["a", "b c", "d e", "f g"]),
         ("a --x='{\"k\": 1}'", ["a", '--x={"k": 1}']),
-        ("a \"x\\\"y\" ''", ["a", 'x"y', ""]),
+        ('a "x\\"y" \'\'', ["a", 'x"y', ""]),
         ("a \\\n  --b \\\n  c # and so on", ["a", "--b", "c"]),
         ("a b#c", ["a", "b#c"]),
         ("a 'costs $5 `x`'", ["a", "costs $5 `x`"]),

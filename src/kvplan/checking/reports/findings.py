@@ -10,6 +10,7 @@ from kvplan.checking.report import (
     BudgetResult,
     CheckReport,
     DeploymentResult,
+    Fault,
     FileResult,
     Status,
 )
@@ -48,10 +49,7 @@ def findings(report: CheckReport) -> Iterator[Finding]:
     """Everything that warned, failed or was not understood, in the order of the plans."""
     for file in report.files:
         for fault in file.faults:
-            yield Finding(
-                file.path, fault.line, fault.column, NOT_UNDERSTOOD, Status.ERROR, "", "",
-                with_hint(fault.message, fault.hint),
-            )  # fmt: skip
+            yield _finding(file, fault.line, fault.column, message=_told(fault))
         for deployment in file.deployments:
             yield from _of(file, deployment)
 
@@ -59,16 +57,41 @@ def findings(report: CheckReport) -> Iterator[Finding]:
 def _of(file: FileResult, deployment: DeploymentResult) -> Iterator[Finding]:
     fault = deployment.fault
     if fault is not None:
-        yield Finding(
-            file.path, fault.line, fault.column, NOT_UNDERSTOOD, Status.ERROR, deployment.name, "",
-            with_hint(fault.message, fault.hint),
-        )  # fmt: skip
-    for budget in deployment.budgets:
-        if budget.status not in {Status.PASSED, Status.OFF}:
-            yield Finding(
-                file.path, budget.line, budget.column, budget.rule, budget.status, deployment.name,
-                budget.budget, budget.message,
+        yield _finding(file, fault.line, fault.column, deployment.name, message=_told(fault))
+    for b in deployment.budgets:
+        if b.status not in {Status.PASSED, Status.OFF}:
+            yield _finding(
+                file, b.line, b.column, deployment.name, b.rule, b.status, b.budget,
+                message=b.message,
             )  # fmt: skip
+
+
+def _finding(
+    file: FileResult,
+    line: int,
+    column: int,
+    deployment: str = "",
+    rule: str = NOT_UNDERSTOOD,
+    status: Status = Status.ERROR,
+    budget: str = "",
+    *,
+    message: str,
+) -> Finding:
+    """A finding, its texts without control characters."""
+    return Finding(
+        printable(file.path),
+        line,
+        column,
+        rule,
+        status,
+        printable(deployment),
+        budget,
+        printable(message),
+    )
+
+
+def _told(fault: Fault) -> str:
+    return with_hint(fault.message, fault.hint)
 
 
 def with_hint(message: str, hint: str | None) -> str:

@@ -67,7 +67,11 @@ def crossed(cache: FullAttention, tokens: int | None) -> tuple[Cache, ...]:
 
 
 def t5(c: Fields) -> Architecture:
-    """T5, Flan-T5, mT5 and UMT5: relative positions, heads of ``d_kv``."""
+    """T5, Flan-T5 and mT5: relative positions, heads of ``d_kv``.
+
+    The class ties the head to the embedding whatever the file says, because the files of T5 1.1
+    mean something else by ``tie_word_embeddings: false`` (``configuration_t5.py``).
+    """
     return _t5(c, bias_in_every_layer=False)
 
 
@@ -116,8 +120,6 @@ def _t5(c: Fields, *, bias_in_every_layer: bool) -> Architecture:
             *once,
             *norms(("encoder.final_layer_norm", "decoder.final_layer_norm"), hidden),
         ]
-        if not c.boolean("tie_word_embeddings", default=True):
-            last.append(head(c.vocab(), hidden))
         return Weights([tuple(layer)] * layers, tuple(last))
 
     return Architecture([crossed(cache, tokens)] * layers, count, (said(tokens),))
