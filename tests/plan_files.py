@@ -35,5 +35,6 @@ def only(report: CheckReport) -> DeploymentResult:
 
 def deployment(*lines: str, gpu: str = "h100-sxm", model: str = "llama-3.1-8b") -> str:
     """A plan of one deployment with further lines, which begin at line 6."""
-    head = ["version: 1", "deployments:", "  - name: chat", f"    model: {model}", f"    gpu: {gpu}"]
+    head = ["version: 1", "deployments:", "  - name: chat"]
+    head += [f"    model: {model}", f"    gpu: {gpu}"]
     return "\n".join([*head, *(f"    {line}" for line in lines)]) + "\n"

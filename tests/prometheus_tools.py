@@ -72,7 +72,9 @@ def check(rules: str, folder: Path) -> None:
     """promtool accepts the rules."""
     path = folder / "rules.yml"
     path.write_text(rules)
-    done = subprocess.run([tool("promtool"), "check", "rules", str(path)], capture_output=True, text=True)
+    done = subprocess.run(
+        [tool("promtool"), "check", "rules", str(path)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -106,5 +108,7 @@ def run_promtool(test: Mapping[str, Any], folder: Path) -> None:
     """``promtool test rules`` passes."""
     path = folder / "test.yml"
     path.write_text(yaml.safe_dump(dict(test), sort_keys=False))
-    done = subprocess.run([tool("promtool"), "test", "rules", str(path)], capture_output=True, text=True)
+    done = subprocess.run(
+        [tool("promtool"), "test", "rules", str(path)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr

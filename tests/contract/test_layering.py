@@ -24,6 +24,7 @@ LAYERS: list[set[str]] = [
     {"planning"},
     {"question"},
     {"reports"},
+    {"sweeping"},
     {"monitoring"},
     {"checking", "gating"},
     {"cli"},
@@ -31,7 +32,7 @@ LAYERS: list[set[str]] = [
 """From the bottom up: a room imports from rooms below it, never from beside or above."""
 
 RANK = {room: rank for rank, rooms in enumerate(LAYERS) for room in rooms}
-SOURCES_USERS = {"question", "checking", "cli", "__init__"}
+SOURCES_USERS = {"question", "checking", "sweeping", "cli", "__init__"}
 """Models are made by sources; everything else is handed one."""
 
 PURE = {"model", "engines", "planning", "precision"}

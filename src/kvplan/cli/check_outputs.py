@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from typer import Context
+from typer import Context, TyperException
 from typer.core import TyperCommand
 
 from kvplan.cli.output import check_format
@@ -19,12 +20,10 @@ class CheckCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Note the order of the options, which their values do not keep."""
-        parser = self.make_parser(ctx)
-        try:
-            _, _, order = parser.parse_args(args=list(args))
+        ctx.meta[_ORDER] = []
+        with suppress(TyperException):  # told by the parsing below, in its own words
+            _, _, order = self.make_parser(ctx).parse_args(args=list(args))
             ctx.meta[_ORDER] = [param.name for param in order]
-        except Exception:
-            ctx.meta[_ORDER] = []
         rest: list[str] = super().parse_args(ctx, args)
         return rest
 

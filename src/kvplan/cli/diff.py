@@ -10,8 +10,8 @@ from kvplan.cli.options import FormatOption, OutputOption, new_app
 from kvplan.cli.output import check_format, emit, tell_warnings
 from kvplan.errors import EXIT_DOES_NOT_FIT, EXIT_USAGE, InputError
 
-SideArgument = Annotated[
-    str | None,
+SidesArgument = Annotated[
+    list[str] | None,
     typer.Argument(
         metavar="[BASE] HEAD",
         help="Two plans or reports, or two git revisions of --file; with --baseline HEAD alone.",
@@ -21,8 +21,7 @@ SideArgument = Annotated[
 
 
 def diff(
-    base: SideArgument = None,
-    head: Annotated[str | None, typer.Argument(hidden=True)] = None,
+    sides: SidesArgument = None,
     format: FormatOption = "text",
     output: OutputOption = None,
     file: Annotated[
@@ -70,20 +69,21 @@ def diff(
     if fail_on not in {"regression", "never"}:
         raise InputError(f"--fail-on {fail_on!r} is not one of regression, never")
     tolerances = parse_tolerances(tolerance or [])
+    names = sides or []
     if baseline is not None:
-        if head is not None:
+        if len(names) > 1:
             raise InputError("--baseline takes BASE's place: name HEAD alone")
         before = Side(baseline, read_baseline(baseline))
-        after = side_of(base or file or DEFAULT_FILE, file=file if base else None,
-                        policy=policy, root=root)  # fmt: skip
-    elif base is None or head is None:
+        head = names[0] if names else DEFAULT_FILE
+    elif len(names) != 2:
         raise InputError(
-            "a difference needs BASE and HEAD",
+            f"a difference needs BASE and HEAD, not {len(names)} names",
             hint="Two files, two git revisions such as main HEAD, or --baseline REPORT HEAD.",
         )
     else:
-        before = side_of(base, file=file, policy=policy, root=root)
-        after = side_of(head, file=file, policy=policy, root=root)
+        before = side_of(names[0], file=file, policy=policy, root=root)
+        head = names[1]
+    after = side_of(head, file=file, policy=policy, root=root)
     if is_empty(after):
         raise InputError(f"{after.label} has no {file or DEFAULT_FILE}")
     if is_empty(before):

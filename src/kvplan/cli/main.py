@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "fit": "Does a model fit on these GPUs? If not, what would make it fit?",
+    "sweep": "Many configurations at once, a row each: CSV, JSON Lines, Parquet, a workbook.",
     "calibrate": "Compare an engine's start-up log with the plan, and keep the difference.",
     "check": "Hold the deployments of kvplan.yaml to their budgets.",
     "diff": "Show what a change does to bytes, concurrency, context, GPUs and verdicts.",

@@ -44,21 +44,28 @@ def asks(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return lambda command: _with_flags(command, [BY_NAME[name] for name in names])
 
 
-def _with_flags(command: Callable[..., Any], flags: Iterable[Flag]) -> Callable[..., Any]:
+def asks_many(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Every flag of the question, each as often as it is given."""
+    return _with_flags(command, FLAGS, many=True)
+
+
+def _with_flags(
+    command: Callable[..., Any], flags: Iterable[Flag], *, many: bool = False
+) -> Callable[..., Any]:
     own = [
         parameter
         for parameter in inspect.signature(command, eval_str=True).parameters.values()
         if parameter.kind is not parameter.VAR_KEYWORD
     ]
-    parameters = own + [_parameter(flag) for flag in flags]
+    parameters = own + [_parameter(flag, many=many) for flag in flags]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {p.name: p.annotation for p in parameters}
     return command
 
 
-def _parameter(flag: Flag) -> inspect.Parameter:
+def _parameter(flag: Flag, *, many: bool) -> inspect.Parameter:
     names = [flag.option, *flag.also, *([flag.short] if flag.short else ())]
-    kind: Any = bool if flag.parse is None else list[str] if flag.repeats else str
+    kind: Any = bool if flag.parse is None else list[str] if flag.repeats or many else str
     default: Any = False if flag.parse is None else None
     option = typer.Option(
         *names,

@@ -7,11 +7,11 @@ above the limit and not by chance. Everything else is undecided: more samples wo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from kvplan.gating.results import Kind, Pair, Score, is_binary
+from kvplan.gating.results import Kind, Score, is_binary
 from kvplan.gating.statistics import (
     Interval,
     loss_from_errors,
@@ -93,6 +93,13 @@ def compare(base: Score, cand: Score, q: QualityPolicy) -> TaskReport:
     least = q.min_bleu if base.kind is Kind.BLEU else q.min_longbench
     rule = f"at least {least:g} of the baseline's"
     return _decide(base, cand, rule, _ratio_effect(base, cand, least, q))
+
+
+def not_evaluated(base: Score) -> TaskReport:
+    """The answer for a figure that only the baseline has."""
+    note = "the candidate was not evaluated on it; leave it out with --task, or evaluate it"
+    report = _report(base, base, "", Answer.UNDECIDED, None, note)
+    return replace(report, candidate=None)
 
 
 def _decide(base: Score, cand: Score, rule: str, effect: Effect) -> TaskReport:
@@ -245,6 +252,3 @@ def _report(
         method=interval.method if interval else "",
         note=note,
     )
-
-
-__all__ = ["Answer", "Pair", "TaskReport", "compare"]

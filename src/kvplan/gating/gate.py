@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -9,8 +10,8 @@ from typing import NamedTuple
 from kvplan import __version__
 from kvplan.errors import InputError, nearest_names
 from kvplan.gating.checks import bench_checks, calibration_checks, ceiling_checks
-from kvplan.gating.decision import Answer, TaskReport, compare
-from kvplan.gating.results import Evaluation, Kind
+from kvplan.gating.decision import Answer, TaskReport, compare, not_evaluated
+from kvplan.gating.results import Evaluation, Kind, Score
 from kvplan.gating.rollback import rollback_flags, rollback_room
 from kvplan.monitoring.plan import Plan
 from kvplan.planning.report import Document
@@ -59,7 +60,7 @@ def gate(
 ) -> GateReport:
     """Judge every figure that the baseline has, and answer for all of them."""
     quality = policy.quality
-    reports, warnings = _tasks(baseline, candidate, policy, options)
+    reports = _tasks(baseline, candidate, policy, options)
     reports += calibration_checks(candidate, quality)
     reports += bench_checks(baseline, candidate, policy.monitoring)
     if options.perplexity_ceiling:
@@ -81,13 +82,13 @@ def gate(
         tasks=reports,
         rollback_flags=rollback_flags(options.engine),
         rollback_room=rollback_room(options.plan) if options.plan is not None else "",
-        warnings=[*baseline.warnings, *candidate.warnings, *warnings],
+        warnings=[*baseline.warnings, *candidate.warnings],
     )
 
 
 def _tasks(
     baseline: Evaluation, candidate: Evaluation, policy: Policy, options: Options
-) -> tuple[list[TaskReport], list[str]]:
+) -> list[TaskReport]:
     names = sorted({task for task, _ in baseline.scores})
     for pattern in options.tasks:
         if not any(fnmatchcase(name, pattern) for name in names):
@@ -100,22 +101,31 @@ def _tasks(
     def asked(task: str) -> bool:
         return not options.tasks or any(fnmatchcase(task, p) for p in options.tasks)
 
-    found, warnings, missing = [], [], []
+    found = []
     for key, base in baseline.scores.items():
-        cand = candidate.scores.get(key)
-        if not asked(base.task):
+        if not asked(base.task) or base.kind is Kind.OTHER:
             continue
-        if cand is None:
-            missing.append(f"{base.task} {base.metric}")
-        elif base.kind is not Kind.OTHER or options.tasks:
-            found.append(compare(base, cand, policy.quality))
-    if missing and found:
-        shown = ", ".join(missing[:5]) + ("..." if len(missing) > 5 else "")
-        warnings.append(f"the candidate was not evaluated on {len(missing)}: {shown}")
-    averages = [report for report in found if report.rule.startswith("at least")]
-    if len(averages) > 1:
-        warnings.append(f"{len(averages)} ratio tasks are judged one by one")
-    return found, warnings
+        cand = candidate.scores.get(key)
+        found.append(not_evaluated(base) if cand is None else compare(base, cand, policy.quality))
+    if all(report.candidate is None for report in found):
+        return []
+    return [*found, *_longbench_average(baseline, candidate, asked, policy)]
+
+
+def _longbench_average(
+    baseline: Evaluation, candidate: Evaluation, asked: Callable[[str], bool], policy: Policy
+) -> list[TaskReport]:
+    """The benchmark's own figure: the mean over its tasks, where several are in both runs."""
+    both = [
+        (base, candidate.scores[key])
+        for key, base in baseline.scores.items()
+        if base.kind is Kind.LONGBENCH and key in candidate.scores and asked(base.task)
+    ]
+    if len(both) < 2:
+        return []
+    means = (sum(pair[side].value for pair in both) / len(both) for side in (0, 1))
+    base, cand = (Score("longbench", "average", value, Kind.LONGBENCH) for value in means)
+    return [compare(base, cand, policy.quality)]
 
 
 def _overall(reports: list[TaskReport]) -> Answer:

@@ -84,6 +84,8 @@ class Model:
     """KV format that the checkpoint declares for itself."""
     weights_unknown: str | None = None
     """Why the weights cannot be counted (the key that is missing); None when they can."""
+    left_out: tuple[str, ...] = ()
+    """Parts (such as a vision tower) that could not be counted among the weights."""
     checkpoint: Checkpoint = Checkpoint()
     stored: Stored | None = None
     """Exact bytes where the weights' own headers were read."""
@@ -132,15 +134,15 @@ class Model:
 
     @cached_property
     def parameters(self) -> int | None:
-        """Trained parameters, tied weights counted once; None when the config lacks a width."""
-        if self.weights_unknown is not None:
+        """Trained parameters, tied weights counted once; None when not all can be counted."""
+        if self.weights_unknown is not None or self.left_out:
             return None
         return sum(tensor.parameters for tensor in self.all_tensors() if tensor.trained)
 
     @cached_property
     def active_parameters(self) -> int | None:
         """Parameters that one token passes through: all but the experts it is not sent to."""
-        if self.weights_unknown is not None:
+        if self.weights_unknown is not None or self.left_out:
             return None
         return sum(
             tensor.parameters

@@ -94,13 +94,17 @@ def fetch(url: str, *, flag: str = "--url", timeout: float = 10.0) -> Page:
 
 def _get(parts: SplitResult, deadline: float, timeout: float) -> tuple[int, str, bytes]:
     """Status, location and body of one request."""
+    where = parts.geturl()
     connection = _connection(parts, max(0.01, deadline - time.monotonic()))
     late = threading.Event()
-    watchdog = threading.Timer(max(0.01, deadline - time.monotonic()), _hang_up, (connection, late))
-    watchdog.daemon = True
-    watchdog.start()
-    where = parts.geturl()
+    watchdog: threading.Timer | None = None
     try:
+        connection.connect()
+        # http.client forgets the socket of a reply that ends it: hand it to the watchdog now.
+        remaining = max(0.01, deadline - time.monotonic())
+        watchdog = threading.Timer(remaining, _hang_up, (connection.sock, late))
+        watchdog.daemon = True
+        watchdog.start()
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         connection.request("GET", path, headers=_headers())
         response = connection.getresponse()
@@ -110,15 +114,20 @@ def _get(parts: SplitResult, deadline: float, timeout: float) -> tuple[int, str,
                 f"{where} is compressed ({_shown(encoding)}) though that was not asked"
             )
         location = response.getheader("Location", "")
-        return response.status, location, _read(response, where)
+        body = _read(response, where, deadline)
+        if late.is_set():  # what was read ends where the watchdog hung up
+            raise TimeoutError
     except (OSError, http.client.HTTPException, ValueError) as error:
         if late.is_set() or isinstance(error, TimeoutError):
             raise Unreachable(
                 f"{where} did not answer within {timeout:g} s", hint="Give it more with --timeout."
             ) from None
         raise Unreachable(f"{where} cannot be read: {_reason(error)}") from None
+    else:
+        return response.status, location, body
     finally:
-        watchdog.cancel()
+        if watchdog is not None:
+            watchdog.cancel()
         connection.close()
 
 
@@ -130,14 +139,13 @@ def _connection(parts: SplitResult, timeout: float) -> http.client.HTTPConnectio
     return http.client.HTTPConnection(host, parts.port, timeout=timeout)
 
 
-def _hang_up(connection: http.client.HTTPConnection, late: threading.Event) -> None:
+def _hang_up(sock: socket.socket, late: threading.Event) -> None:
     """End an exchange in which the server gives a byte now and then, for ever."""
     late.set()
-    if connection.sock is not None:
-        try:
-            connection.sock.shutdown(socket.SHUT_RDWR)
-        except OSError:  # it is closed already
-            return
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:  # it is closed already
+        return
 
 
 def _headers() -> dict[str, str]:
@@ -162,10 +170,12 @@ def token_warning(parts: SplitResult) -> str | None:
     return None
 
 
-def _read(response: http.client.HTTPResponse, where: str) -> bytes:
+def _read(response: http.client.HTTPResponse, where: str, deadline: float) -> bytes:
     body = bytearray()
     while chunk := response.read1(_CHUNK):
         body += chunk
+        if time.monotonic() > deadline:
+            raise TimeoutError
         if len(body) > MAX_PAGE_BYTES:
             raise SourceError(
                 f"{where} is more than {MAX_PAGE_BYTES // MIB} MiB, which no metrics page is"

@@ -216,10 +216,13 @@ def causes(b: Budget, min_headroom: float) -> Iterator[Cause]:
         widest = max(inside, key=lambda term: term.high - term.likely)
         for when, _ in _shortfalls(b, b.careful_pool_bytes):
             yield Cause(when, Verdict.TIGHT, widest.key)
-    total = b.deployment.total_bytes
-    if total is not None:
-        least = min_headroom * (total - b.deployment.reserve_bytes)
-        yield Cause(b.headroom_bytes < least, Verdict.TIGHT, "headroom")
+    d = b.deployment
+    # A pool that the user gives is all there is to have headroom in.
+    whole = d.args.kv_cache_memory_bytes or (d.usable_bytes if d.total_bytes is not None else 0)
+    yield Cause(b.headroom_bytes < min_headroom * whole, Verdict.TIGHT, "headroom")
+    # What could not be counted may be what does not fit.
+    left_out = bool(d.model.left_out) and d.args.kv_cache_memory_bytes is None
+    yield Cause(left_out, Verdict.TIGHT, "weights")
     yield Cause(True, Verdict.FITS, "kv_cache")
 
 

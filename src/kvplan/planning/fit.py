@@ -206,6 +206,8 @@ def reason_of(b: Budget) -> str:
         return f"{need}, but only {have}"
     if b.limiting_term == "headroom":
         return f"{need} in {have}: {format_gib(b.headroom_bytes)} left"
+    if b.limiting_term == "weights":
+        return f"{need} in {have}, without the weights of its {' and '.join(d.model.left_out)}"
     if b.verdict is Verdict.TIGHT:
         return f"{need} in {have}, but not at the careful end of {b.limiting_term}"
     return f"{need} in {have}: {format_gib(b.headroom_bytes)} left"

@@ -18,7 +18,7 @@ from kvplan.planning.cautions import CODES, cautions
 from kvplan.planning.edges import Ints
 from kvplan.planning.fit import deployment_report, kv_cache_report, memory_report
 from kvplan.planning.limits import Question
-from kvplan.planning.report import Verdict
+from kvplan.planning.report import Document, Verdict, fields_of
 from kvplan.policy import Policy
 
 VERDICTS = tuple(str(verdict) for verdict in SEVERITY)
@@ -32,7 +32,8 @@ class Coded(NamedTuple):
 
     def words(self) -> NDArray[np.object_]:
         """The labels themselves."""
-        return np.array(self.labels, dtype=object)[self.codes]
+        words: NDArray[np.object_] = np.array(self.labels, dtype=object)[self.codes]
+        return words
 
 
 class Piece(NamedTuple):
@@ -86,8 +87,9 @@ def _judged(budgets: list[Budget], min_headroom: float) -> tuple[Coded, Coded]:
             if cause.when is True:
                 severity[...], term[...] = SEVERITY[cause.verdict], code
             elif cause.when is not False:
-                np.putmask(severity, cause.when, SEVERITY[cause.verdict])
-                np.putmask(term, cause.when, code)
+                when = np.broadcast_to(cause.when, shape)
+                np.putmask(severity, when, SEVERITY[cause.verdict])
+                np.putmask(term, when, code)
         severities.append(severity)
         terms.append(term)
     worst, limiting = severities[0], terms[0]
@@ -146,7 +148,7 @@ def _columns(question: Question, b: Budget, severity: Coded, policy: Policy) -> 
     found = _scalars(deployment_report(d))
     found |= _scalars(kv_cache_report(question, b))
     found |= _scalars(memory_report(b))
-    found["kv_bits"] = d.kv.bits
+    found["kv_cache_bits"] = d.kv.bits
     found["mean_seq"] = d.mean_seq
     found["prefix_tokens"] = d.prefix_tokens
     found["dcp"] = d.dcp
@@ -156,10 +158,10 @@ def _columns(question: Question, b: Budget, severity: Coded, policy: Policy) -> 
     return found
 
 
-def _scalars(section: Any) -> dict[str, Any]:
+def _scalars(section: Document) -> dict[str, Any]:
     """The figures of a section of the fit report that are no lists."""
-    values = {name: getattr(section, name) for name in section.__dataclass_fields__}
-    return {name: value for name, value in values.items() if not isinstance(value, list)}
+    found = fields_of(section)
+    return {name: value for name, value in found.items() if not isinstance(value, list)}
 
 
 def _warnings(b: Budget, severity: Coded, policy: Policy) -> Coded:

@@ -102,9 +102,7 @@ def _layer(parts: list[str]) -> int | None:
 
 def _applied(model: Model, sizes: Sorted) -> Model:
     """Use the stored bytes, and say where the shapes and the scheme give something else."""
-    warnings = [
-        said for said in model.warnings if not said.endswith("tower left out of the weights")
-    ]
+    warnings = [said for said in model.warnings if not said.endswith("left out of the weights")]
     unknown = model.weights_unknown
     if unknown is not None:
         warnings.append(
@@ -133,5 +131,6 @@ def _applied(model: Model, sizes: Sorted) -> Model:
     return replace(
         model,
         stored=Stored(text, sizes.tower - shaped, model.scheme),
+        left_out=(),
         warnings=tuple(warnings),
     )

@@ -48,5 +48,5 @@ def test_refused_with_its_line(text: str, why: str, line: int, column: int) -> N
 
 @pytest.mark.parametrize("text", ["[" * 100 + "]" * 100, "[" * 50_000, "a: " + "{a: " * 90])
 def test_deep_nesting_is_refused(text: str) -> None:
-    with pytest.raises(MalformedFile, match="nested|valid YAML"):
+    with pytest.raises(MalformedFile, match=r"nested|valid YAML"):
         parse_document(text, "plan")

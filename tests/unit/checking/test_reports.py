@@ -182,8 +182,8 @@ def test_github_annotations_are_escaped_and_one_a_deployment(tmp_path: Path) -> 
 
 def test_github_shows_ten_and_counts_the_rest(tmp_path: Path) -> None:
     gpus = ", ".join(str(n) for n in range(1, 26))
-    lines = render(checked(tmp_path, deployment(f"batch: [{gpus}]", "seq: 128k",
-                                                "budgets: {max_kv_bytes: 1}")), "github")  # fmt: skip
+    plan = deployment(f"batch: [{gpus}]", "seq: 128k", "budgets: {max_kv_bytes: 1}")
+    lines = render(checked(tmp_path, plan), "github")
     assert len(lines.splitlines()) == 10
     assert "and 16 more; see the job summary" in lines
 

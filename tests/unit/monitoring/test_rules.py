@@ -169,7 +169,7 @@ def test_a_latency_between_target_and_edge_is_not_seen_until_the_edge_is_added(
 def test_the_option_that_adds_the_edge_is_told() -> None:
     text = " ".join(line.removeprefix("# ") for line in written("vllm").split("\n"))
     assert "no edge at the target of 200 ms" in text
-    assert "--custom-histogram-buckets '{\"time_to_first_token\": [0.001" in text
+    assert '--custom-histogram-buckets \'{"time_to_first_token": [0.001' in text
     assert "0.1, 0.2, 0.25" in text.replace("#   ", "").replace("  ", " ")
     assert "inter_token_latency_seconds has an edge at the target of 50 ms" in text
     assert "--custom-histogram-buckets" not in written("vllm@0.30")
@@ -391,7 +391,9 @@ def test_names_of_strangers_stay_names(tmp_path: Path) -> None:
             assert 'or up{job="b' not in rule["expr"]
             shown = rule.get("annotations", {}).get("plan", "")
             assert "{{ query" not in shown.replace('{{ "{{" }} query', "")
-    assert_firing(text, {"up{job=\"engine\"}": f"1{FLAT}"}, {"EngineDown", "GpuExporterDown"}, tmp_path)
+    assert_firing(
+        text, {'up{job="engine"}': f"1{FLAT}"}, {"EngineDown", "GpuExporterDown"}, tmp_path
+    )
 
 
 def test_what_is_left_out_is_said() -> None:

@@ -96,7 +96,9 @@ def test_a_page_in_order_and_one_that_is_not() -> None:
 
 
 def test_the_plan_is_compared() -> None:
-    drifted = look(SGLANG, plan=PLAN._replace(engine="sglang", pool_blocks=None, pool_tokens=900_000))
+    drifted = look(
+        SGLANG, plan=PLAN._replace(engine="sglang", pool_blocks=None, pool_tokens=900_000)
+    )
     (finding,) = drifted.findings
     assert finding.alert == "PlanDrift"
     assert "445,112 tokens, planned 900,000 (855,000 to 945,000 tolerated)" in finding.message
@@ -158,7 +160,11 @@ def test_rates_from_prometheus() -> None:
     assert seen.reading is not None
     assert seen.reading.basis == "the last 5m by Prometheus"
     assert seen.reading.generation_tokens_per_s == 0.25
-    assert {f.alert for f in seen.findings} == {"KvPreemptions", "TtftAboveTarget", "TpotAboveTarget"}
+    assert {f.alert for f in seen.findings} == {
+        "KvPreemptions",
+        "TtftAboveTarget",
+        "TpotAboveTarget",
+    }
     assert seen.verdict is Health.WARNING
 
 

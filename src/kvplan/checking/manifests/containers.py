@@ -15,7 +15,7 @@ from kvplan.checking.manifests.shell import one_command, refuse_substitutions
 from kvplan.errors import InputError, MalformedFile
 from kvplan.files import read_text
 
-MAX_MANIFEST_BYTES = 4 << 20
+MAX_MANIFEST_BYTES = 2 << 20
 _TAG = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)(?![\d.])[^/]*\Z")
 
 

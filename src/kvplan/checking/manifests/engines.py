@@ -50,7 +50,7 @@ def deployed_by_command(command: tuple[str, ...] | str, ignore: tuple[str, ...])
     engine = _engine(words, "", has_command=True)
     if engine is None:
         raise InputError(
-            f"{words[0]!r} is not an engine's command that kvplan reads",
+            f"{' '.join(words[:3])!r} is not an engine's command that kvplan reads",
             hint="It reads vllm serve, python -m sglang.launch_server and llama-server.",
         )
     return _deployed("command", engine[0], engine[1], ignore, None)
@@ -186,6 +186,8 @@ def _deployed(
     version = container.version if container is not None and table.engine == "vllm" else None
     flags["engine"] = f"{table.engine}@{version}" if version else table.engine
     notes = [f"arguments of {table.program} read from {where}"]
+    if container is not None and version is None:
+        notes.append(f"the image {container.image or '(none)'} names no version of {table.engine}")
     if ignore:
         notes.append(f"not judged, as ignore_args says: {', '.join(ignore)}")
     return Deployed(

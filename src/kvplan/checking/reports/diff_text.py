@@ -9,8 +9,8 @@ from kvplan.reports.terminal import screen, to_text
 
 _COLUMNS = (
     Column("figure"),
-    Column("base", right=True),
-    Column("head", right=True),
+    Column("base", right=True, drop=2),
+    Column("head", right=True, drop=1),
     Column("change", right=True),
 )
 

@@ -18,9 +18,9 @@ _STYLE = {
 _COLUMNS = (
     Column("status"),
     Column("budget"),
-    Column("need", right=True),
-    Column("have", right=True),
-    Column("margin", right=True, drop=1),
+    Column("need", right=True, drop=2),
+    Column("have", right=True, drop=1),
+    Column("margin", right=True, drop=3),
 )
 
 

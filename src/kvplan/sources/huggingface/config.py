@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kvplan.errors import InputError, SourceError, UnsupportedArchitecture
 from kvplan.model.caches import Cache, Recurrent
 from kvplan.model.model import Checkpoint, Layer, Model
+from kvplan.model.tensors import VISION, Tensor
 from kvplan.precision.format import BF16
 from kvplan.precision.scheme import plain_scheme
 from kvplan.sources.huggingface.architecture import Weights
@@ -86,7 +87,12 @@ def read_config(
         part: tower(data, part, hidden_size, source) for part in (VISION_SECTION, AUDIO_SECTION)
     }
     known = [tensor for tensors in towers.values() for tensor in tensors or ()]
-    warnings += left_out(data, [part for part, tensors in towers.items() if tensors])
+    missing = left_out(data, [part for part, tensors in towers.items() if tensors])
+    if missing and unknown is None:
+        rest, said = rest_of_checkpoint(checkpoint, (*weights.outside, *known), weights.layers)
+        known += rest
+        warnings += [f"{part} tower {said}" for part in missing]
+        missing = [] if rest else missing
     kv_cache_dtype, not_known = declared_kv_format(c)
     warnings += [not_known] if not_known else []
     return Model(
@@ -107,6 +113,7 @@ def read_config(
         hub_id=hub_id,
         kv_cache_dtype=kv_cache_dtype,
         weights_unknown=unknown,
+        left_out=tuple(missing),
         checkpoint=checkpoint,
         assumptions=tuple(assumptions),
         warnings=tuple(warnings),
@@ -131,7 +138,7 @@ def text_section(data: Mapping[str, Any], source: str) -> Mapping[str, Any]:
 
 
 def left_out(data: Mapping[str, Any], counted: Sequence[str]) -> list[str]:
-    """Warnings for the parts of a multimodal model whose weights are not counted."""
+    """The parts of a multimodal model whose weights the reader cannot count."""
     inner = data.get(WRAPPER)
     facts = {**data, **inner} if isinstance(inner, dict) else data
     has_text_section = any(isinstance(facts.get(key), dict) for key in TEXT_SECTIONS)
@@ -139,13 +146,28 @@ def left_out(data: Mapping[str, Any], counted: Sequence[str]) -> list[str]:
     if has_text_section:
         sections = [key for key in facts if key.endswith("_config") and key not in parts]
         parts += [key for key in sections if facts[key] and key not in NO_PARTS]
-        if str(data.get("model_type")) in SEEING and VISION_SECTION not in parts:
+        # An explicit null is a model without the tower; a file that leaves it out has the default.
+        if str(data.get("model_type")) in SEEING and VISION_SECTION not in facts:
             parts.append(VISION_SECTION)
-    return [
-        f"{part.removesuffix('_config')} tower left out of the weights"
-        for part in parts
-        if part not in counted
-    ]
+    return [part.removesuffix("_config") for part in parts if part not in counted]
+
+
+def rest_of_checkpoint(
+    checkpoint: Checkpoint, outside: Iterable[Tensor], layers: Iterable[tuple[Tensor, ...]]
+) -> tuple[list[Tensor], str]:
+    """What the published total holds beyond the tensors that are known, and words for it.
+
+    A tower that cannot be counted from its config is the difference where the total is published;
+    without one it is missing from the weights, and no verdict may be "fits" for sure.
+    """
+    counted = sum(t.parameters for t in outside) + sum(
+        t.parameters for layer in layers for t in layer
+    )
+    rest = (checkpoint.parameters or 0) - counted
+    if rest <= 0:
+        return [], "left out of the weights"
+    tensor = Tensor(VISION, "rest of the published checkpoint", rest, units=rest)
+    return [tensor], "counted as what the published checkpoint holds beyond the language model"
 
 
 def _by_architecture(data: Mapping[str, Any]) -> str | None:

@@ -1,0 +1,27 @@
+"""Formats of a sweep: one module each, found by its name in this folder.
+
+A module named ``<name>_writer`` has either
+
+* ``header(names, excel)`` and ``lines(block, names)``: text that grows row by row; or
+* ``MOST_ROWS`` and ``document(blocks, columns)``: the bytes of a whole document.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+FORMATS = ("csv", "jsonl", "parquet", "markdown", "table", "xlsx")
+LINE_FORMATS = frozenset({"csv", "jsonl"})
+BINARY_FORMATS = frozenset({"parquet", "xlsx"})
+
+
+def load_writer(name: str) -> ModuleType:
+    """The module of a format."""
+    return import_module(f"{__name__}.{name}_writer")
+
+
+class Kept(str):
+    """A cell of the user's own file: passed on as it is."""
+
+    __slots__ = ()
