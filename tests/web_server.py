@@ -58,7 +58,11 @@ def text(body: str | bytes, status: int = 200, **headers: str) -> Answer:
 
 def changing(page: Callable[[], str]) -> Answer:
     """Answer with what the page is at that moment."""
-    return lambda handler: text(page())(handler)
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        text(page())(handler)
+
+    return answer
 
 
 def redirect(target: str, status: int = 302) -> Answer:

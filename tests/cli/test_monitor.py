@@ -19,7 +19,8 @@ def test_rules_of_a_model(kvplan) -> None:  # type: ignore[no-untyped-def]
     assert run.code == 0
     groups = yaml.safe_load(run.out)["groups"]
     assert [group["name"] for group in groups] == ["kvplan-vllm-records", "kvplan-vllm-alerts"]
-    assert "llama-3.1-8b on 1 x h100-sxm" in run.out and "vector(2500)" in run.out
+    assert "llama-3.1-8b on 1 x h100-sxm" in run.out
+    assert "vector(2500)" in run.out
     assert "no edge at the target of 200 ms" in run.err
     assert kvplan("monitor", "rules", *MODEL, "--exact-edges").err == ""
 
@@ -28,7 +29,8 @@ def test_rules_of_a_stored_plan_and_its_engine(kvplan, tmp_path: Path) -> None: 
     words = ("fit", *MODEL, "--engine", "vllm@0.20", "--format", "json", "-o", "plan.json")
     assert kvplan(*words).code == 0
     by_name = kvplan("monitor", "rules", "--plan", "plan.json")
-    assert by_name.code == 0 and "rules for vLLM 0.20" in by_name.out
+    assert by_name.code == 0
+    assert "rules for vLLM 0.20" in by_name.out
     assert kvplan("monitor", "rules", "plan.json").out == by_name.out
     plan = json.loads((tmp_path / "plan.json").read_text())
     assert f"vector({plan['kv_cache']['pool_tokens']})" in by_name.out
@@ -52,12 +54,14 @@ def test_a_peak_from_a_benchmark(kvplan, tmp_path: Path) -> None:  # type: ignor
 
 def test_a_dashboard(kvplan) -> None:  # type: ignore[no-untyped-def]
     run = kvplan("monitor", "dashboard", *MODEL, "--exporter", "dcgm")
-    assert run.code == 0 and json.loads(run.out)["title"] == "kvplan: llama-3.1-8b on vLLM 0.33"
+    assert run.code == 0
+    assert json.loads(run.out)["title"] == "kvplan: llama-3.1-8b on vLLM 0.33"
 
 
 def test_rules_of_an_engine_without_a_plan(kvplan) -> None:  # type: ignore[no-untyped-def]
     run = kvplan("monitor", "rules", "--engine", "tgi")
-    assert run.code == 0 and "PlanDrift: no plan was given" in run.out
+    assert run.code == 0
+    assert "PlanDrift: no plan was given" in run.out
 
 
 @pytest.mark.parametrize(
@@ -118,12 +122,14 @@ def test_one_look_for_a_probe(
         )
     document = json.loads(run.out)
     assert (run.code, document["verdict"]) == (code, verdict), run.err
-    assert document["schema"] == "kvplan.watch/1" and document["engine"] == "vLLM 0.33"
+    assert document["schema"] == "kvplan.watch/1"
+    assert document["engine"] == "vLLM 0.33"
 
 
 def test_a_server_that_is_down(kvplan) -> None:  # type: ignore[no-untyped-def]
     run = kvplan("monitor", "watch", "--url", "http://127.0.0.1:9/metrics", "--once")
-    assert run.code == 1 and run.out.startswith("DOWN  ")
+    assert run.code == 1
+    assert run.out.startswith("DOWN  ")
     assert "Connection refused" in run.out
 
 

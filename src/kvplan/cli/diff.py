@@ -74,7 +74,8 @@ def diff(
         if len(names) > 1:
             raise InputError("--baseline takes BASE's place: name HEAD alone")
         before = Side(baseline, read_baseline(baseline))
-        head = names[0] if names else DEFAULT_FILE
+        head = names[0] if names else file or DEFAULT_FILE
+        file = file if names else None  # without a name, HEAD is the file as it lies here
     elif len(names) != 2:
         raise InputError(
             f"a difference needs BASE and HEAD, not {len(names)} names",

@@ -52,7 +52,8 @@ def paired(lost: int, won: int, right: int, wrong: int) -> tuple[Score, Score]:
 def test_paired_answers(lost: int, won: int, right: int, wrong: int, answer: Answer) -> None:
     report = compare(*paired(lost, won, right, wrong), Q)
     assert report.answer is answer
-    assert "McNemar" in report.method and f"{lost} answers lost and {won} won" in report.note
+    assert "McNemar" in report.method
+    assert f"{lost} answers lost and {won} won" in report.note
     assert (report.samples_needed is not None) == (answer is Answer.UNDECIDED)
 
 
@@ -60,7 +61,8 @@ def test_two_points_of_870_questions_are_noise() -> None:
     """0.7215 and 0.7015 of 870 each: the standard error of the difference is 2.2 points."""
     report = compare(score(0.7215, size=870), score(0.7015, size=870), Q)
     assert report.answer is Answer.UNDECIDED
-    assert report.samples_needed is not None and 7_900 < report.samples_needed < 8_200
+    assert report.samples_needed is not None
+    assert 7_900 < report.samples_needed < 8_200
     # 3 points of 20,000 each are not.
     assert compare(score(0.72, size=20_000), score(0.69, size=20_000), Q).answer is Answer.ROLL_BACK
     assert compare(score(0.72, size=20_000), score(0.721, size=20_000), Q).answer is Answer.KEEP
@@ -68,12 +70,14 @@ def test_two_points_of_870_questions_are_noise() -> None:
 
 def test_without_any_count_a_score_stays_undecided() -> None:
     report = compare(score(0.72), score(0.72), Q)
-    assert report.answer is Answer.UNDECIDED and "no number of samples" in report.note
+    assert report.answer is Answer.UNDECIDED
+    assert "no number of samples" in report.note
 
 
 def test_standard_errors_serve_where_there_are_no_samples() -> None:
     kept = compare(score(0.5, "f1", stderr=0.001), score(0.499, "f1", stderr=0.001), Q)
-    assert kept.answer is Answer.KEEP and kept.method == "unpaired: standard errors"
+    assert kept.answer is Answer.KEEP
+    assert kept.method == "unpaired: standard errors"
     worse = compare(score(0.5, "f1", stderr=0.001), score(0.45, "f1", stderr=0.001), Q)
     assert worse.answer is Answer.ROLL_BACK
 
@@ -81,7 +85,8 @@ def test_standard_errors_serve_where_there_are_no_samples() -> None:
 def test_scores_in_percent_are_the_same() -> None:
     share = compare(score(0.5, "f1", stderr=0.001), score(0.45, "f1", stderr=0.001), Q)
     percent = compare(score(50, "f1", stderr=0.1), score(45, "f1", stderr=0.1), Q)
-    assert percent.loss == pytest.approx(share.loss) and percent.answer is share.answer
+    assert percent.loss == pytest.approx(share.loss)
+    assert percent.answer is share.answer
 
 
 def test_paired_scores_that_are_not_right_or_wrong() -> None:
@@ -124,7 +129,9 @@ def test_perplexity_with_its_documents() -> None:
     report = compare(of(before), of(after), Q)
     # 1.1 more nats per 100 words on average: a ratio of exp(0.011).
     assert report.loss == pytest.approx(math.expm1(0.011), rel=1e-6)
-    assert report.answer is Answer.KEEP and report.low is not None and report.low > 0
+    assert report.answer is Answer.KEEP
+    assert report.low is not None
+    assert report.low > 0
 
 
 @pytest.mark.parametrize(
@@ -156,7 +163,8 @@ def test_hallucinations_with_their_number() -> None:
 
 def test_other_prompts_are_not_compared() -> None:
     report = compare(score(0.7, size=9_000, shots=5), score(0.7, size=9_000, shots=0), Q)
-    assert report.answer is Answer.UNDECIDED and "not comparable" in report.note
+    assert report.answer is Answer.UNDECIDED
+    assert "not comparable" in report.note
 
 
 def run(*scores: Score, **more: object) -> Evaluation:

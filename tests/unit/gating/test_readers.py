@@ -81,7 +81,8 @@ def test_a_folder_as_the_harness_writes_it(tmp_path: Path) -> None:
     (run / "notes.json").write_text("[1, 2]")
     scores = read_evaluation(str(tmp_path / "out")).scores
     strict = scores["gsm8k", "exact_match,strict-match"]
-    assert strict.value == 0.5 and strict.size == 4
+    assert strict.value == 0.5
+    assert strict.size == 4
     assert strict.samples == {"0/h0": 0.0, "1/h1": 1.0, "2/h2": 0.0, "3/h3": 1.0}
     assert scores["wikitext", "word_perplexity"].samples == {"0/w": (-100.0, 50.0)}
 
@@ -120,7 +121,8 @@ def test_tables(tmp_path: Path) -> None:
 
 def test_calibration_and_a_benchmark(tmp_path: Path) -> None:
     found = read(tmp_path, "c.json", {"num_calibration_samples": 512, "kv_mse": 0.02})
-    assert found.calibration == {"calibration_samples": 512, "kv_mse": 0.02} and not found.scores
+    assert found.calibration == {"calibration_samples": 512, "kv_mse": 0.02}
+    assert not found.scores
     bench = {"output_throughput": 900.0, "request_throughput": 3.0, "mean_ttft_ms": 80.0,
              "ttfts": [0.1]}  # fmt: skip
     assert read(tmp_path, "b.json", bench).bench["mean_ttft_ms"] == 80.0

@@ -98,7 +98,8 @@ def test_paired_means_at_the_edges() -> None:
     assert paired_mean_loss([0.0] * 10, 0.95)[:2] == (0.0, 0.0)
     assert paired_mean_loss([0.5] * 10, 0.95)[:2] == (0.5, 0.5)
     alone = paired_mean_loss([0.5], 0.95)
-    assert alone.low == -math.inf and alone.high == math.inf
+    assert alone.low == -math.inf
+    assert alone.high == math.inf
 
 
 def test_errors_add_as_squares() -> None:

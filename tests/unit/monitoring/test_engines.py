@@ -78,11 +78,15 @@ def test_vllm_by_version(
 ) -> None:
     """As read in the released packages."""
     metrics = load_metrics(f"vllm@{version}")
-    assert metrics.kv_use is not None and metrics.kv_use.name == f"vllm:{kv}"
-    assert metrics.tpot is not None and metrics.tpot.name == f"vllm:{gaps}_seconds"
+    assert metrics.kv_use is not None
+    assert metrics.kv_use.name == f"vllm:{kv}"
+    assert metrics.tpot is not None
+    assert metrics.tpot.name == f"vllm:{gaps}_seconds"
     assert (metrics.waiting_for_kv is not None) == reasons
-    assert metrics.pool_info is not None and (metrics.pool_info.tokens is not None) == tokens
-    assert metrics.ttft is not None and (metrics.ttft.option is not None) == option
+    assert metrics.pool_info is not None
+    assert (metrics.pool_info.tokens is not None) == tokens
+    assert metrics.ttft is not None
+    assert (metrics.ttft.option is not None) == option
 
 
 def test_the_prefix_counters_of_vllm() -> None:
@@ -91,7 +95,8 @@ def test_the_prefix_counters_of_vllm() -> None:
     assert "vllm:gpu_prefix_cache_hit_rate" in load_metrics("vllm@0.6").names()
     legacy = parse_page((PAGES / "vllm-legacy-0.6-0.8.prom").read_text(), "legacy")
     found = detect(legacy, "legacy")
-    assert found.kv_use is not None and found.kv_use.name == "vllm:gpu_cache_usage_perc"
+    assert found.kv_use is not None
+    assert found.kv_use.name == "vllm:gpu_cache_usage_perc"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,8 @@ def test_where_a_gap_between_tokens_is_judged(engine: str, edge: float) -> None:
 
 def test_a_target_beyond_the_last_edge_is_not_judged() -> None:
     histogram = load_metrics("sglang").tpot
-    assert histogram is not None and histogram.edge(8.1) is None
+    assert histogram is not None
+    assert histogram.edge(8.1) is None
 
 
 def test_dynamos_edges_are_those_of_a_real_frontend() -> None:

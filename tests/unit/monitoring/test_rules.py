@@ -328,7 +328,8 @@ def test_every_alert_says_what_is_wrong_how_bad_and_what_to_do() -> None:
     headings = (ROOT / "docs" / "runbook.md").read_text()
     for rule in found:
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
-        assert rule["annotations"]["summary"] and rule["annotations"]["action"]
+        assert rule["annotations"]["summary"]
+        assert rule["annotations"]["action"]
         assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{rule['alert'].lower()}"
         assert f"\n## {rule['alert']}\n" in headings
 

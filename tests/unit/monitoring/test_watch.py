@@ -38,7 +38,8 @@ def look(page: str, **what: object) -> Observation:
 def test_the_figures_of_vllms_page() -> None:
     r = reading(VLLM, "vllm")
     assert (r.kv_use, r.running, r.waiting, r.waiting_for_kv) == (0.6125, 12, 3, 3)
-    assert r.basis == SINCE_START and r.preempted == 2
+    assert r.basis == SINCE_START
+    assert r.preempted == 2
     assert r.prefix_hits == pytest.approx(54_000 / 120_000)
     # 95 of 100 at or below 0.25 s; 95 of 100 gaps at or below 0.05 s.
     assert (r.ttft_edge_ms, r.tpot_edge_ms) == (250, 50)
@@ -52,7 +53,8 @@ def test_the_figures_of_the_other_pages() -> None:
     s = reading(SGLANG, "sglang")
     assert (s.kv_use, s.pool_tokens, s.prefix_hits) == (0.58, 445_112, 0.41)
     # 95 of 100 at or below 0.2 s; all 100 gaps at or below 0.06 s, the edge above 0.05 s.
-    assert s.ttft_share_above == pytest.approx(0.05) and s.tpot_share_above == 0
+    assert s.ttft_share_above == pytest.approx(0.05)
+    assert s.tpot_share_above == 0
     t = reading((PAGES / "triton-trtllm-backend.prom").read_text(), "triton")
     assert (t.kv_use, t.waiting, t.running, t.pool_blocks) == (0.4875, 1, 0, 6239)
     g = reading((PAGES / "tgi.prom").read_text(), "tgi")
@@ -120,8 +122,10 @@ def test_a_peak_and_a_queue() -> None:
 def test_a_server_that_is_down_is_an_answer(status: int) -> None:
     with serving({"/metrics": text("", status)}) as home:
         seen = Watcher(Watched(f"{home}/metrics", LIMITS)).look()
-    assert seen.verdict is Health.DOWN and f"status {status}" in seen.reason
-    assert seen.reading is None and worse_than(seen.verdict, "critical")
+    assert seen.verdict is Health.DOWN
+    assert f"status {status}" in seen.reason
+    assert seen.reading is None
+    assert worse_than(seen.verdict, "critical")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +146,8 @@ def test_a_page_that_is_none_is_an_error(page: str, why: str) -> None:
 def test_nonsense_values_are_no_figures() -> None:
     page = SGLANG.replace("} 0.58", "} NaN").replace("} 9.0", "} +Inf")
     r = reading(page, "sglang")
-    assert r.kv_use is None and r.running is None
+    assert r.kv_use is None
+    assert r.running is None
     infos = VLLM.replace('num_gpu_blocks="27820"', 'num_gpu_blocks="9' + "9" * 50 + '"')
     assert reading(infos, "vllm").pool_blocks is None
 
@@ -173,7 +178,8 @@ def test_prometheus_without_this_server_changes_nothing() -> None:
     with serving({"/metrics": text(SGLANG), "/api/v1/query": text(empty)}) as home:
         source = Prometheus(home, "gpu7:30000")
         seen = Watcher(Watched(f"{home}/metrics", LIMITS, prometheus=source)).look()
-    assert seen.reading is not None and seen.reading.basis == SINCE_START
+    assert seen.reading is not None
+    assert seen.reading.basis == SINCE_START
 
 
 @pytest.mark.parametrize("answer", ["[]", "{}", '{"status":"success","data":{"result":[3]}}', "x"])
@@ -204,6 +210,9 @@ def test_words_of_the_server_are_no_markup() -> None:
     screen = Console(file=io.StringIO(), width=100, force_terminal=False)
     screen.print(view(Watcher(Watched("x", LIMITS)), seen))
     shown = screen.file.getvalue()  # type: ignore[attr-defined]
-    assert "[blink]" in shown and "[bold red]" in shown and "[link=" in shown
+    assert "[blink]" in shown
+    assert "[bold red]" in shown
+    assert "[link=" in shown
     assert "\x1b" not in shown + one_line(seen) + report(seen)
-    assert "KV pool in use" in shown and "61.2%" in shown.replace("61.3%", "61.2%")
+    assert "KV pool in use" in shown
+    assert "61.2%" in shown.replace("61.3%", "61.2%")
