@@ -25,13 +25,13 @@ HERE = Path(__file__).parent
 PAGE = """\
 # HELP vllm:kv_cache_usage_perc KV-cache usage. 1 means 100 percent usage.
 # TYPE vllm:kv_cache_usage_perc gauge
-vllm:kv_cache_usage_perc{{engine="0",model_name="llama-3.1-8b"}} {use}
+vllm:kv_cache_usage_perc{{engine="0",model_name="m"}} {use}
 # TYPE vllm:num_requests_running gauge
-vllm:num_requests_running{{engine="0",model_name="llama-3.1-8b"}} {running}
+vllm:num_requests_running{{engine="0",model_name="m"}} {running}
 # TYPE vllm:num_requests_waiting gauge
-vllm:num_requests_waiting{{engine="0",model_name="llama-3.1-8b"}} {waiting}
+vllm:num_requests_waiting{{engine="0",model_name="m"}} {waiting}
 # TYPE vllm:num_requests_waiting_by_reason gauge
-vllm:num_requests_waiting_by_reason{{engine="0",model_name="llama-3.1-8b",reason="capacity"}} {waiting}
+vllm:num_requests_waiting_by_reason{{engine="0",model_name="m",reason="capacity"}} {waiting}
 # TYPE DCGM_FI_DEV_GPU_UTIL gauge
 DCGM_FI_DEV_GPU_UTIL{{gpu="0"}} 97
 # TYPE DCGM_FI_DEV_FB_USED gauge

@@ -153,6 +153,21 @@ def check_split(deployment: Deployment) -> None:
         )
 
 
+def check_lengths(deployment: Deployment) -> None:
+    """A shared prefix and the mean length are no more than what a sequence holds."""
+    d = deployment
+    for option, tokens, what in (
+        ("--prefix-tokens", d.prefix_tokens, "shared prefix"),
+        ("--mean-seq", d.mean_seq or 0, "mean length"),
+    ):
+        if tokens > d.seq_len:
+            raise InputError(
+                f"{option} {tokens:,}: the {what} is more than the {d.seq_len:,} tokens of a "
+                "sequence",
+                hint="Ask for less of it, or for a longer --seq.",
+            )
+
+
 def valid_tps(model: Model, limit: int) -> list[int]:
     """Tensor-parallel sizes up to ``limit`` that the model's heads allow."""
     kv_heads = model.num_kv_heads

@@ -46,10 +46,11 @@ def _no_number(_: str) -> None:
 def read_json_lines(path: str) -> Iterator[dict[str, Any]]:
     """The objects of a JSON-lines file, one at a time, so that its size is not kept in memory."""
     try:
-        size = os.path.getsize(path)
+        if not os.path.isfile(path):  # opening a named pipe would wait for its other end
+            raise MalformedFile(path, "is not a regular file")
+        if os.path.getsize(path) > MAX_RESULT_BYTES:
+            raise MalformedFile(path, f"is more than {MAX_RESULT_BYTES // MIB} MiB")
         with open(path, "rb") as file:
-            if size > MAX_RESULT_BYTES or not os.path.isfile(path):
-                raise MalformedFile(path, f"is more than {MAX_RESULT_BYTES // MIB} MiB, or no file")
             for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), 1):
                 if len(line) > MAX_LINE_BYTES:
                     raise MalformedFile(path, f"line {number:,} is more than 16 MiB")

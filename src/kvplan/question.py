@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kvplan.deployment import AUTO_LENGTH, Deployment, EngineArgs, check_split
-from kvplan.errors import InputError, nearest_names
+from kvplan.errors import InputError, UnsupportedCombination, nearest_names
 from kvplan.hardware.profiles import load_gpu
 from kvplan.model.model import Model
 from kvplan.model.window import with_window
@@ -76,7 +76,7 @@ FLAGS: tuple[Flag, ...] = (
          parse_tokens, "TOKENS"),
     Flag("prefix_tokens", _LOAD, "Tokens at the front that all sequences share.",
          parse_tokens, "TOKENS"),
-    Flag("gpu", _HARDWARE, "GPU: a bundled name, or a YAML profile.", _text, "GPU", "-g"),
+    Flag("gpu", _HARDWARE, "GPU: a bundled name, a YAML profile, or local.", _text, "GPU", "-g"),
     Flag("gpus", _HARDWARE, "GPUs in all; default tp x pp x dp.", _parallel, "N", "-n"),
     Flag("tp", _HARDWARE, "Tensor-parallel size.", _parallel, "N"),
     Flag("pp", _HARDWARE, "Pipeline stages.", _parallel, "N"),
@@ -95,6 +95,7 @@ FLAGS: tuple[Flag, ...] = (
     Flag("set", _FORMATS, "What if a fact of the config were another: FIELD=VALUE.", _text,
          "FIELD=VALUE", repeats=True),
     Flag("assume", _FORMATS, "Read an unknown architecture as: full-attention.", _text, "WHAT"),
+    Flag("revision", _FORMATS, "Branch, tag or commit of a model on the hub.", _text, "NAME"),
     Flag("engine", _ENGINE, "Engine, or ENGINE@VERSION; none is the bare formula.", _text,
          "ENGINE"),
     Flag("block_size", _ENGINE, "Tokens per KV block.", _whole, "N", also=("--page-size",)),
@@ -131,11 +132,14 @@ def build_deployment(model: str | Model, **flags: Any) -> Deployment:
     values = parse_flags(flags)
     if "gpu" not in values:
         raise InputError("no GPU was named", hint="Add --gpu, such as --gpu h100-sxm.")
+    if not isinstance(model, str) and "revision" in values:
+        raise InputError(f"--revision {values['revision']}: {model.name} is not asked of the hub")
     if isinstance(model, str):
         model = load_model(
             model,
             assume=values.get("assume"),
             overrides=settings_of(values.get("set", ()), "--set"),
+            revision=values.get("revision"),
         )
     choice = load_gpu(values["gpu"])
     said = [choice.assumption] if choice.assumption else []
@@ -172,7 +176,7 @@ def build_deployment(model: str | Model, **flags: Any) -> Deployment:
             prefix_caching=not values.get("no_prefix_caching", False),
             encoder_tokens=values.get("encoder_tokens"),
             speculative_tokens=values.get("speculative_tokens", 0),
-            extra=tuple(sorted(settings_of(values.get("engine_arg", ()), "--engine-arg").items())),
+            extra=_further_args(values),
             async_scheduling=not values.get("no_async_scheduling", False),
             disable_hybrid_kv_cache_manager=values.get("disable_hybrid_kv_cache_manager", False),
         ),
@@ -246,6 +250,15 @@ def settings_of(settings: list[str] | tuple[()], option: str) -> dict[str, str]:
     return found
 
 
+def _further_args(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The engine's own arguments by name, those with a flag of their own among them."""
+    found = settings_of(values.get("engine_arg", ()), "--engine-arg")
+    for name in ("cache", "max_cache_len"):
+        if name in values:
+            found[name] = str(values[name])
+    return tuple(sorted(found.items()))
+
+
 def _served(model: Model, said: list[str]) -> Model:
     """Engines serve a 32-bit checkpoint at 16 bits. Source: vLLM ``_get_and_verify_dtype``."""
     if model.dtype is not FP32:
@@ -257,11 +270,25 @@ def _served(model: Model, said: list[str]) -> Model:
 
 def _formats(model: Model, values: Mapping[str, Any]) -> tuple[WeightScheme, KvFormat]:
     weights = values.get("weights", AUTO)
-    scheme = model.scheme if weights == AUTO else scheme_from(weight_format(weights))
+    scheme = model.scheme
+    if weights != AUTO:
+        scheme = scheme_from(weight_format(weights))
+        _check_parts(model, scheme)
     kv = values.get("kv", AUTO)
     if kv != AUTO:
         return scheme, kv_format(kv)
     return scheme, KV_FORMATS[model.kv_cache_dtype or model.dtype.name]
+
+
+def _check_parts(model: Model, scheme: WeightScheme) -> None:
+    """Refuse a format of which this model has no part: its 16-bit figures would bear its name."""
+    parts = {tensor.part for layer in set(model.layers) for tensor in layer.tensors}
+    if parts and not parts & scheme.parts:
+        only = " and ".join(sorted(part.replace("_", " ") for part in scheme.parts))
+        raise UnsupportedCombination(
+            f"--weights {scheme.name} stores only {only} in it, and {model.name} has none",
+            hint="Formats for every linear layer: fp8, int8, awq, gptq, nvfp4.",
+        )
 
 
 def _seq_len(model: Model, values: Mapping[str, Any], said: list[str]) -> int:

@@ -56,6 +56,14 @@ def test_answers(
     assert document["tasks"][0]["method"].startswith("paired: exact McNemar")
 
 
+def test_the_document_is_what_the_schema_says(kvplan, runs: Path) -> None:  # type: ignore[no-untyped-def]
+    from jsonschema import Draft202012Validator
+
+    schema = json.loads(kvplan("schema", "gate").out)
+    document = json.loads(kvplan("gate", "bf16", "few", "--format", "json").out)
+    Draft202012Validator(schema).validate(document)
+
+
 def test_the_report_says_what_to_do(kvplan, runs: Path) -> None:  # type: ignore[no-untyped-def]
     run = kvplan("gate", "bf16", "int4", "--engine", "llamacpp")
     lines = run.out.split("\n")

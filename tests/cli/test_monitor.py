@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 from prometheus_tools import PAGES
 from web_server import serving, text
 
@@ -96,7 +97,8 @@ def test_a_plan_that_is_none(kvplan, tmp_path: Path) -> None:  # type: ignore[no
     ):
         (tmp_path / "p.json").write_text(body)
         run = kvplan("monitor", "rules", "--plan", "p.json")
-        assert run.code == 2 and why in run.err, body
+        assert run.code == 2, body
+        assert why in run.err
 
 
 @pytest.mark.parametrize(
@@ -121,6 +123,7 @@ def test_one_look_for_a_probe(
             "monitor", "watch", "--url", f"{home}/metrics", "--once", "--format", "json", *words
         )
     document = json.loads(run.out)
+    Draft202012Validator(json.loads(kvplan("schema", "watch").out)).validate(document)
     assert (run.code, document["verdict"]) == (code, verdict), run.err
     assert document["schema"] == "kvplan.watch/1"
     assert document["engine"] == "vLLM 0.33"
@@ -140,3 +143,33 @@ def test_a_log_of_looks_where_there_is_no_terminal(kvplan) -> None:  # type: ign
     assert run.code == 0
     assert run.out.split("\n")[0].startswith("WARNING  61.3% of the KV pool in use")
     assert run.out.count("\n") == 3
+
+
+PLAN_FILE = """\
+version: 1
+deployments:
+  - name: chat
+    model: llama-3.1-8b
+    gpu: h100-sxm
+    seq: 32k
+  - name: long
+    model: llama-3.1-8b
+    gpu: h100-sxm
+    seq: 64k
+"""
+
+
+def test_a_deployment_of_a_plan_file(kvplan, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "kvplan.yaml").write_text(PLAN_FILE)
+    run = kvplan("monitor", "rules", "kvplan.yaml", "--deployment", "chat")
+    assert run.code == 0, run.err
+    assert run.out == kvplan("monitor", "rules", *MODEL).out
+    for words, why in (
+        (("kvplan.yaml",), "has 2 deployments"),
+        (("kvplan.yaml", "--deployment", "chta"), "has no such deployment"),
+        (("kvplan.yaml", "--deployment", "chat", "--seq", "8k"), "--seq beside the deployments"),
+        ((MODEL[0], "--deployment", "chat"), "none was given"),
+    ):
+        bad = kvplan("monitor", "rules", *words)
+        assert bad.code == 2, words
+        assert why in bad.err

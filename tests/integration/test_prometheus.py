@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a real page, loads the rules, and the alert fires; then it is healthy."""
+"""A real Prometheus scrapes a real page, loads the rules, and the alert fires and ends."""
 
 from __future__ import annotations
 
@@ -119,16 +119,18 @@ def test_an_overloaded_server_fires_and_a_healthy_one_does_not(
 ) -> None:
     page = {"now": HEALTHY}
     (tmp_path / "rules.yml").write_text(in_a_hurry(kvplan_rules))
-    with serving({"/metrics": changing(lambda: page["now"])}) as target:
-        with prometheus(tmp_path, target) as home:
-            assert settled(home), (tmp_path / "log").read_text()
-            time.sleep(2)
-            assert firing(home) == set()
-            page["now"] = OVERLOADED
-            wanted = {"KvPoolUseHigh", "KvPoolNearlyFull", "RequestsWaiting"}
-            assert until(home, wanted) == wanted
-            page["now"] = HEALTHY
-            assert until(home, set()) == set()
+    with (
+        serving({"/metrics": changing(lambda: page["now"])}) as target,
+        prometheus(tmp_path, target) as home,
+    ):
+        assert settled(home), (tmp_path / "log").read_text()
+        time.sleep(2)
+        assert firing(home) == set()
+        page["now"] = OVERLOADED
+        wanted = {"KvPoolUseHigh", "KvPoolNearlyFull", "RequestsWaiting"}
+        assert until(home, wanted) == wanted
+        page["now"] = HEALTHY
+        assert until(home, set()) == set()
 
 
 def test_watch_takes_its_rates_from_prometheus(kvplan_rules: str, tmp_path: Path) -> None:

@@ -78,3 +78,41 @@ def test_file_that_cannot_be(tmp_path: Path, text: str, why: str) -> None:
 def test_missing_file() -> None:
     with pytest.raises(SourceError, match=r"missing\.yaml: cannot be read"):
         load_policy("missing.yaml")
+
+
+def test_a_section_changes_only_what_it_says(tmp_path: Path) -> None:
+    policy = own(tmp_path, "monitoring:\n  ttft_ms: 500.0\nquality:\n  max_drop: 0.01\n")
+    usual = load_policy()
+    assert policy.monitoring == usual.monitoring._replace(ttft_ms=500.0)
+    assert policy.quality == usual.quality._replace(max_drop=0.01)
+    assert policy.min_headroom == usual.min_headroom
+
+
+def test_documented_limits_of_running_servers() -> None:
+    limits = load_policy().monitoring
+    assert (limits.max_pool_use, limits.near_full) == (0.60, 0.90)
+    assert (limits.ttft_ms, limits.tpot_ms, limits.slo_share) == (200.0, 50.0, 0.95)
+    assert (limits.min_throughput, limits.offload_below_gpu_use) == (0.80, 0.80)
+
+
+def test_documented_limits_of_quality() -> None:
+    q = load_policy().quality
+    assert (q.max_drop, q.max_perplexity_ratio, q.perplexity_ceiling) == (0.02, 1.05, 5.0)
+    assert (q.min_longbench, q.min_bleu, q.max_hallucination) == (0.85, 0.98, 0.05)
+    assert (q.min_calibration_samples, q.max_kv_mse) == (10_000, 0.01)
+    assert q.max_quantisation_error == 0.01
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("quality:\n  max_dorp: 0.1\n", "'quality.max_dorp' is not a threshold"),
+        ("quality: 3\n", "quality must be a mapping"),
+        ("quality:\n  max_drop: 2\n", "quality.max_drop is 2; it must be from 0 to 1"),
+        ("monitoring:\n  ttft_ms: soon\n", "monitoring.ttft_ms must be a number"),
+        ("quality:\n  min_calibration_samples: 1.5\n", "must be a whole number"),
+    ],
+)
+def test_section_that_cannot_be(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(MalformedFile, match=why):
+        own(tmp_path, text)

@@ -59,6 +59,7 @@ def calibrate(
 
     What the log states (version, length, tp, utilisation) is taken from it; flags override it.
 
+    \b
     vllm serve ... 2>&1 | tee start.log
     kvplan calibrate start.log --gpu h100-sxm --output h100.yaml
     kvplan fit llama-3.1-70b --gpu h100-sxm --tp 4 --calibration h100.yaml
@@ -121,7 +122,12 @@ def _model(asked: str | None, logged: str | None, flags: dict[str, Any]) -> Mode
                 hint="Add --model: a bundled name, or the path of its config.json.",
             )
     overrides = settings_of(flags.get("set") or (), "--set")
-    return load_model(asked or logged or "", assume=flags.get("assume"), overrides=overrides)
+    return load_model(
+        asked or logged or "",
+        assume=flags.get("assume"),
+        overrides=overrides,
+        revision=flags.pop("revision", None),
+    )
 
 
 def _lines(paths: list[str]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -12,8 +12,12 @@ from kvplan.cli.output import check_format, emit
 from kvplan.errors import EXIT_DOES_NOT_FIT, InputError
 
 if TYPE_CHECKING:
+    from kvplan.monitoring.plan import Plan
     from kvplan.monitoring.rule_question import Question
     from kvplan.monitoring.watch import Watcher
+    from kvplan.policy import Policy
+
+_YAML = (".yaml", ".yml")
 
 app = new_group("Watch a running server against its plan: Prometheus rules, a dashboard, a check.")
 
@@ -21,7 +25,16 @@ DeploymentArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="[DEPLOYMENT]",
-        help="A model, with the flags of kvplan fit, or a plan from kvplan fit --format json.",
+        help="A model with the flags of kvplan fit, a plan in JSON, or a kvplan.yaml.",
+        show_default=False,
+    ),
+]
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--deployment",
+        metavar="NAME",
+        help="Which deployment, where DEPLOYMENT is a kvplan.yaml.",
         show_default=False,
     ),
 ]
@@ -80,6 +93,7 @@ ExactOption = Annotated[
 @asks_question
 def rules_command(
     deployment: DeploymentArgument = None,
+    name: NameOption = None,
     plan: PlanOption = None,
     exporter: ExporterOption = None,
     exporter_job: ExporterJobOption = None,
@@ -112,7 +126,8 @@ def rules_command(
     from kvplan.monitoring.rules_yaml import render
 
     question = _question(
-        deployment, plan, policy, flags, exporter=exporter, exporter_job=exporter_job, job=job,
+        _Named(deployment, name, plan), policy, flags, exporter=exporter,
+        exporter_job=exporter_job, job=job,
         host_label=host_label, peak=peak_tokens_per_s, peak_from=peak_from,
         exact_edges=exact_edges, window=rate_window, runbook=runbook,
     )  # fmt: skip
@@ -128,6 +143,7 @@ def rules_command(
 @asks_question
 def dashboard_command(
     deployment: DeploymentArgument = None,
+    name: NameOption = None,
     plan: PlanOption = None,
     exporter: ExporterOption = None,
     exporter_job: ExporterJobOption = None,
@@ -146,7 +162,8 @@ def dashboard_command(
     from kvplan.monitoring.dashboard import dashboard, render
 
     question = _question(
-        deployment, plan, policy, flags, exporter=exporter, exporter_job=exporter_job, job=job,
+        _Named(deployment, name, plan), policy, flags, exporter=exporter,
+        exporter_job=exporter_job, job=job,
         peak=peak_tokens_per_s, peak_from=peak_from, exact_edges=exact_edges,
     )  # fmt: skip
     emit(render(dashboard(question)), output)
@@ -279,9 +296,34 @@ def _live(watcher: Watcher, interval: float, count: int | None, fail_on: str) ->
         raise typer.Exit(EXIT_DOES_NOT_FIT)
 
 
+class _Named(NamedTuple):
+    """How the plan was named."""
+
+    deployment: str | None
+    name: str | None
+    plan_file: str | None
+
+    def plan(self, policy: Policy, flags: dict[str, Any]) -> Plan | None:
+        """The plan; None where none was named."""
+        from kvplan.monitoring.asking import find_plan, refuse_flags
+
+        path = self.deployment
+        if path is not None and self.plan_file is None and path.lower().endswith(_YAML):
+            from kvplan.cli.named import deployment_named, is_plan_file
+
+            if is_plan_file(path):
+                from kvplan.monitoring.plan import plan_from_report
+                from kvplan.planning.fit import fit
+
+                refuse_flags(flags, f"beside the deployments of {path!r}", "Write it there.")
+                return plan_from_report(fit(deployment_named(path, self.name), policy))
+        if self.name is not None:
+            raise InputError("--deployment names one of a kvplan.yaml, but none was given")
+        return find_plan(path, self.plan_file, policy, flags)
+
+
 def _question(
-    deployment: str | None,
-    plan_file: str | None,
+    named: _Named,
     policy_file: str | None,
     flags: dict[str, Any],
     *,
@@ -295,7 +337,7 @@ def _question(
     window: str = "5m",
     runbook: str = "docs/runbook.md",
 ) -> Question:
-    from kvplan.monitoring.asking import find_plan, watched_engine
+    from kvplan.monitoring.asking import watched_engine
     from kvplan.monitoring.engines import load_metrics
     from kvplan.monitoring.exporters import load_exporter
     from kvplan.monitoring.promql import check_label, check_window
@@ -306,7 +348,7 @@ def _question(
     chosen = load_exporter(exporter) if exporter is not None else None
     if chosen is None and exporter_job is not None:
         raise InputError("--exporter-job without --exporter", hint="Add --exporter dcgm.")
-    plan = find_plan(deployment, plan_file, policy, flags)
+    plan = named.plan(policy, flags)
     metrics = load_metrics(watched_engine(flags.get("engine"), plan))
     tokens, source = _peak(peak, peak_from)
     return Question(

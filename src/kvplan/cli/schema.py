@@ -19,6 +19,8 @@ DOCUMENTS = {
     "check": ("kvplan.checking.schema", "kvplan.yaml"),
     "check-report": ("kvplan.checking.report", "CheckReport"),
     "diff": ("kvplan.checking.difference", "DiffReport"),
+    "watch": ("kvplan.monitoring.watch", "Observation"),
+    "gate": ("kvplan.gating.gate", "GateReport"),
 }
 """Each document's name, the command that writes it, and the class that is its form."""
 

@@ -115,6 +115,33 @@ class PoolFigures(NamedTuple):
     max_concurrency: float | None = None
 
 
+_SETTINGS = {
+    "block_size": "--block-size",
+    "max_num_seqs": "--max-num-seqs",
+    "max_num_batched_tokens": "--max-num-batched-tokens",
+    "gpu_memory_utilization": "--gpu-memory-utilization",
+    "enforce_eager": "--enforce-eager",
+    "prefix_caching": "--no-prefix-caching",
+    "async_scheduling": "--no-async-scheduling",
+    "disable_hybrid_kv_cache_manager": "--disable-hybrid-kv-cache-manager",
+    "speculative_tokens": "--speculative-tokens",
+}
+"""Arguments of a serving engine, which one without a scheduler has not."""
+
+
+def without_settings(deployment: Deployment) -> Deployment:
+    """The deployment of an engine that has no settings: those given are said not to be used."""
+    args = deployment.args
+    defaults = type(args)()
+    given = [name for name in _SETTINGS if getattr(args, name) != getattr(defaults, name)]
+    if not given:
+        return deployment
+    flags = ", ".join(_SETTINGS[name] for name in given)
+    return deployment.with_args(**{name: getattr(defaults, name) for name in given}).saying(
+        warning=f"--engine {deployment.engine} has no {flags}: not used"
+    )
+
+
 class Engine(Protocol):
     """The questions that every engine answers."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvplan.deployment import Deployment
-from kvplan.engines.base import Claim, KvLayout, PoolFigures, Settled, Term
+from kvplan.engines.base import Claim, KvLayout, PoolFigures, Settled, Term, without_settings
 from kvplan.errors import InputError, UnsupportedCombination
 from kvplan.precision.kv import KV_FORMATS, KvFormat, check_packs
 from kvplan.units import MAX_TOKENS
@@ -27,7 +27,7 @@ class NoEngine:
         if deployment.args.extra:
             raise InputError(f"--engine none has no argument {deployment.args.extra[0][0]!r}")
         check_packs(deployment.kv, deployment.model.head_sizes())
-        return deployment.saying(
+        return without_settings(deployment).saying(
             assumption="engine none: no activation, graph or runtime memory, no block rounding"
         )
 

@@ -119,13 +119,14 @@ def _decide(base: Score, cand: Score, rule: str, effect: Effect) -> TaskReport:
 
 
 def _score_effect(base: Score, cand: Score, q: QualityPolicy) -> Effect:
-    """Points lost; scores written as percentages are brought to shares."""
+    """Points lost; percentages and marks are brought to shares first."""
     scale = max(base.scale, cand.scale)
     p1, p2 = base.value / scale, cand.value / scale
     pairs = _pairs(base, cand)
     needed = unpaired_samples(min(p1, 1.0), q.max_drop, q.confidence, q.power) if p1 <= 1 else None
     if pairs:
-        differences = [(a - b) / scale for a, b in pairs]
+        full = max(1.0, *(Score("", "", max(pair), Kind.SCORE).scale for pair in pairs))
+        differences = [(a - b) / full for a, b in pairs]
         loss = sum(differences) / len(differences)
         if all(value in {0.0, 1.0} for pair in pairs for value in pair):
             lost = sum(a > b for a, b in pairs)

@@ -46,8 +46,11 @@ class Score(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """1 for shares, 100 for scores written as percentages."""
-        return 100.0 if self.value > 1.5 else 1.0
+        """What a full score is: 1, 10 (a judge's marks) or 100, by the size of the figure.
+
+        A percentage below 10 is taken for a mark out of 10: its limit then is the stricter one.
+        """
+        return 1.0 if self.value <= 1.5 else 10.0 if self.value <= 10 else 100.0
 
 
 @dataclass

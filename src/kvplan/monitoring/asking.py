@@ -20,31 +20,38 @@ def find_plan(
     deployment: str | None, plan_file: str | None, policy: Policy, flags: Mapping[str, Any]
 ) -> Plan | None:
     """The plan that the arguments name; None where they name none."""
-    given = {name for name, value in flags.items() if value not in (None, False, (), [])}
     if plan_file is not None and deployment is not None:
         raise InputError(
             f"{deployment!r} and --plan {plan_file!r} are two plans", hint="Name one of them."
         )
     path = plan_file or deployment
     if path is None:
-        if given - {"engine"}:
-            flag = sorted(given - {"engine"})[0].replace("_", "-")
-            raise InputError(f"--{flag} asks about a model, but none was named")
+        refuse_flags(flags, "asks about a model, but none was named", None)
         return None
     document = _plan_document(path)
-    if document is not None or plan_file is not None:
-        if given - {"engine"}:
-            flag = sorted(given - {"engine"})[0].replace("_", "-")
-            raise InputError(
-                f"--{flag} beside the finished plan {path!r}",
-                hint="Make the plan with that flag: kvplan fit MODEL ... --format json.",
-            )
-        if document is None:
-            from kvplan.files import read_json_object
+    if plan_file is None and document is None:
+        return _planned(path, policy, flags)
+    refuse_flags(
+        flags,
+        f"beside the finished plan {path!r}",
+        "Make the plan with that flag: kvplan fit MODEL ... --format json.",
+    )
+    if document is None:
+        from kvplan.files import read_json_object
 
-            document = read_json_object(path)
-        return plan_from_document(document, path)
-    return _planned(path, policy, flags)
+        document = read_json_object(path)
+    return plan_from_document(document, path)
+
+
+def refuse_flags(flags: Mapping[str, Any], why: str, hint: str | None) -> None:
+    """Refuse the first flag about a model where there is none to ask about."""
+    given = sorted(
+        name
+        for name, value in flags.items()
+        if name != "engine" and value not in (None, False, (), [])
+    )
+    if given:
+        raise InputError(f"--{given[0].replace('_', '-')} {why}", hint=hint)
 
 
 def _plan_document(path: str) -> dict[str, Any] | None:

@@ -11,6 +11,9 @@ from kvplan.monitoring.engines import engine_names, load_metrics
 from kvplan.monitoring.series import Histogram, Metrics, Series
 
 _MOST_SAMPLES = 500_000
+_LONGEST_LINE = 64 * 1024
+"""vLLM's longest, with every cache setting as a label, is about 3 KiB. The parser's time grows with
+the square of a line's length."""
 
 Labels = dict[str, str]
 
@@ -76,6 +79,11 @@ def parse_page(text: str, where: str) -> Samples:
     except ImportError:
         raise MissingExtra("monitor", "reading a metrics page") from None
 
+    longest = max(map(len, text.split("\n")))
+    if longest > _LONGEST_LINE:
+        raise SourceError(
+            f"{where} has a line of {longest:,} characters, which no metrics page has"
+        )
     by_name: dict[str, list[tuple[Labels, float]]] = {}
     count = 0
     try:

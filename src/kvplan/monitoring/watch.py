@@ -15,13 +15,14 @@ from kvplan.monitoring.fetch import Unreachable, fetch
 from kvplan.monitoring.page import Samples, detect, parse_page
 from kvplan.monitoring.plan import Plan
 from kvplan.monitoring.prometheus_api import Prometheus
-from kvplan.monitoring.reading import Before, Reading, read, targets
+from kvplan.monitoring.reading import SINCE_START, Before, Reading, read, targets
 from kvplan.monitoring.series import Metrics
 from kvplan.planning.report import Document
 from kvplan.policy import MonitoringPolicy
 
 SCHEMA = "kvplan.watch/1"
 _HISTORY = 60
+_OVER_TIME = {"preempted", "ttft_share_above", "tpot_share_above", "prefix_hits"}
 
 _DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
 
@@ -118,8 +119,11 @@ class Watcher:
         )
 
     def _remember(self, reading: Reading) -> None:
+        since_start = reading.basis == SINCE_START
         for name in reading.__dataclass_fields__:
             value = getattr(reading, name)
+            if since_start and name in _OVER_TIME:  # another figure than the next ones
+                continue
             if isinstance(value, (int, float)):
                 self.history.setdefault(name, deque(maxlen=_HISTORY)).append(float(value))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvplan import __version__
-from kvplan.deployment import Deployment, check_split
+from kvplan.deployment import Deployment, check_lengths, check_split
 from kvplan.engines import load_engine
 from kvplan.model.rows import sequence_bytes, slope_bytes
 from kvplan.planning.budget import Budget, evaluate
@@ -64,6 +64,7 @@ def fit(asked: Deployment, policy: Policy | None = None) -> FitReport:
 def judge(asked: Deployment, policy: Policy) -> tuple[Question, Budget]:
     """The budget of a deployment with its verdict, and the question that limits are asked of."""
     check_split(asked)
+    check_lengths(asked)
     engine = load_engine(asked.engine)
     question = with_fitted_length(Question(engine, asked, policy.min_headroom))
     return question, evaluate(engine, engine.resolve(question.asked), policy.min_headroom)

@@ -13,7 +13,7 @@ from kvplan.deployment import AUTO_LENGTH, Deployment, valid_tps
 from kvplan.engines.base import Engine
 from kvplan.errors import KvplanError
 from kvplan.planning.budget import Budget, evaluate
-from kvplan.planning.report import LimitsReport
+from kvplan.planning.report import LimitsReport, Verdict
 from kvplan.planning.search import largest
 from kvplan.precision.kv import KvFormat
 from kvplan.precision.scheme import WeightScheme, scheme_from
@@ -186,7 +186,7 @@ def weights_by_mildness(d: Deployment) -> list[WeightFormat]:
     usable = [
         form
         for form in WEIGHT_FORMATS.values()
-        if form.form.bits_per_element() < d.scheme.form.bits_per_element()
+        if form.form.bits < d.scheme.form.bits
         and form.min_capability is not None
         and (capability is None or capability >= form.min_capability)
     ]
@@ -195,6 +195,8 @@ def weights_by_mildness(d: Deployment) -> list[WeightFormat]:
 
 def _largest_arg(question: Question, resolved: Deployment, name: str, least: int) -> int | None:
     current = getattr(resolved.args, name)
+    if current is None:  # an engine without this argument
+        return None
     found = largest(
         lambda value: question.room(resolved.with_args(**{name: value})), current, MOST_SEQUENCES
     )
@@ -204,8 +206,9 @@ def _largest_arg(question: Question, resolved: Deployment, name: str, least: int
 def _least_utilization(question: Question, resolved: Deployment) -> float | None:
     """The smallest share of the GPU that fits, in hundredths.
 
-    The pool grows with the share, but too large a share refuses to start: the largest one that
-    starts is the best there is, and from it the share is lowered as far as it fits.
+    The pool grows with the share, but too large a share refuses to start, or leaves too little
+    beside the claim: the largest one that does neither is the best there is, and from it the share
+    is lowered as far as it fits.
     """
     if resolved.args.kv_cache_memory_bytes is not None or resolved.total_bytes is None:
         return None
@@ -215,8 +218,10 @@ def _least_utilization(question: Question, resolved: Deployment) -> float | None
 
     def starts(hundredths: int) -> int:
         budget = question.judge(at(hundredths))
-        refused = budget is None or budget.limiting_term == "gpu_memory_utilization"
-        return -1 if refused else 1
+        if budget is None or budget.limiting_term == "gpu_memory_utilization":
+            return -1
+        beside = {term.key for term in budget.terms if not term.in_claim}
+        return -1 if budget.verdict is Verdict.OOM and budget.limiting_term in beside else 1
 
     best = largest(starts, 98, 100)
     if best == 0 or question.room(at(best)) < 0:

@@ -15,7 +15,7 @@ from kvplan.planning.limits import (
     max_batch,
     weights_by_mildness,
 )
-from kvplan.planning.report import LimitsReport, OptionReport
+from kvplan.planning.report import LimitsReport, OptionReport, Verdict
 from kvplan.policy import Policy
 from kvplan.precision.scheme import scheme_from
 from kvplan.units import format_tokens
@@ -39,47 +39,57 @@ def options(
     """Changes that fit, in order: settings, GPUs, formats, less load, a window.
 
     Settings and GPUs cost no quality; formats come by their measured cost; asking for less is
-    always possible but is not what was asked; a window changes what the model can see.
+    always possible but is not what was asked; a window changes what the model can see. Where the
+    deployment fits already, tightly, only changes that make it fit for sure are worth listing.
     """
-    found: list[OptionReport] = []
+    finder = Finder(question, must_be_sure=budget.fits)
     for change in _settings(question, budget.deployment):
-        _add(found, question, change)
-    _add_first(found, question, _gpus(question), 1)
-    _add_first(found, question, _kv_formats(question, budget.deployment, policy), MOST_FORMATS)
-    _add_first(found, question, _weight_formats(question, budget.deployment), MOST_FORMATS)
+        finder.add(change)
+    finder.add_first(1, _gpus(question))
+    finder.add_first(MOST_FORMATS, _kv_formats(question, budget.deployment, policy))
+    finder.add_first(MOST_FORMATS, _weight_formats(question, budget.deployment))
     for change in _less_load(question, limits):
-        _add(found, question, change)
-    if not found:
-        _add_first(found, question, _windows(question, policy), 1)
-    return found
+        finder.add(change)
+    if not finder.found:
+        finder.add_first(1, _windows(question, policy))
+    return finder.found
 
 
-def _add(found: list[OptionReport], question: Question, change: Change) -> bool:
-    budget = question.judge(change.asked)
-    if budget is None or not budget.fits:
-        return False
-    asked = question._replace(asked=change.asked)
-    found.append(
-        OptionReport(
-            change=change.words,
-            kv_bytes=budget.needed_bytes,
-            max_batch=max_batch(asked, budget),
-            verdict=budget.verdict,
-            quality_note=change.quality_note,
-            source=change.source,
-            flags=question.engine.flags(budget.deployment),
+class Finder:
+    """Collects the changes that help."""
+
+    def __init__(self, question: Question, *, must_be_sure: bool) -> None:
+        self.question = question
+        self.must_be_sure = must_be_sure
+        self.found: list[OptionReport] = []
+
+    def add(self, change: Change) -> bool:
+        """List the change if it helps; whether it did."""
+        budget = self.question.judge(change.asked)
+        if budget is None or not budget.fits:
+            return False
+        if self.must_be_sure and budget.verdict is not Verdict.FITS:
+            return False
+        asked = self.question._replace(asked=change.asked)
+        self.found.append(
+            OptionReport(
+                change=change.words,
+                kv_bytes=budget.needed_bytes,
+                max_batch=max_batch(asked, budget),
+                verdict=budget.verdict,
+                quality_note=change.quality_note,
+                source=change.source,
+                flags=self.question.engine.flags(budget.deployment),
+            )
         )
-    )
-    return True
+        return True
 
-
-def _add_first(
-    found: list[OptionReport], question: Question, changes: Iterator[Change], count: int
-) -> None:
-    for change in changes:
-        count -= _add(found, question, change)
-        if count == 0:
-            return
+    def add_first(self, count: int, changes: Iterator[Change]) -> None:
+        """List the first ``count`` of the changes that help."""
+        for change in changes:
+            count -= self.add(change)
+            if count == 0:
+                return
 
 
 def _settings(question: Question, resolved: Deployment) -> Iterator[Change]:

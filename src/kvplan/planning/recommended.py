@@ -103,8 +103,12 @@ def _kv(question: Question, budget: Budget, policy: Policy) -> tuple[KvFormat, s
         if form.bits >= d.kv.bits or not policy.min_kv_bits <= bits <= policy.max_kv_bits:
             continue
         changed = question.judge(question.asked._replace(kv=form, kv_is_stated=True))
-        if changed is not None and changed.fits:
+        # Where it fits tightly already, only a format that makes it sure is worth its cost.
+        helps = changed is not None and (
+            changed.verdict is Verdict.FITS if budget.fits else changed.fits
+        )
+        if helps:
             return form, f"the mildest that fits; measured: {form.quality_note}"
     if budget.verdict is Verdict.TIGHT:
-        return d.kv, "it fits, tightly, and no narrower format changes that"
+        return d.kv, "it fits, tightly, and no narrower format alone makes it sure"
     return d.kv, "no KV format alone makes it fit"

@@ -18,7 +18,7 @@ from kvplan.policy import Policy, load_policy
 from kvplan.question import build_deployment, settings_of
 from kvplan.sources import load_model
 from kvplan.sweeping.columns import FLAG_COLUMNS
-from kvplan.sweeping.grid import Configuration, Grid, Span
+from kvplan.sweeping.grid import Configuration, Grid, Resolved, Span
 
 _KEPT = 64
 _FLAG_NAMES = [column.name for column in FLAG_COLUMNS]
@@ -107,7 +107,7 @@ class Evaluator:
         columns = 1 if lengths is not None and len(batches) > 1 else batches.shape[1]
         rows = 1 if lengths is None else len(lengths)
         shape = (rows, columns)
-        sweep = self._sweep(configuration)
+        sweep = self._sweep(configuration, length=None if lengths is None else int(lengths[0, 0]))
         if isinstance(sweep, KvplanError):
             cells = _as_typed(configuration) | error_cells(sweep)
             cells |= {"seq_len": cells.get("seq_len") if lengths is None else lengths}
@@ -124,13 +124,18 @@ class Evaluator:
                 cells[name] = ";".join(value) if isinstance(value, list) else value
         return Block(rows, columns, {name: cells.get(name) for name in self._wanted})
 
-    def _sweep(self, configuration: Configuration) -> LoadSweep | KvplanError:
-        """The configuration, ready to be asked; the error where it cannot be built."""
-        key = _key(configuration)
+    def _sweep(self, configuration: Configuration, length: int | None) -> LoadSweep | KvplanError:
+        """The configuration, ready to be asked; the error where it cannot be built.
+
+        ``length`` is any of those to come: a length that is asked for differs from none at all.
+        """
+        key = (length is None, *_key(configuration))
         found = self._sweeps.get(key)
         if found is None:
             try:
-                found = LoadSweep(self._built(configuration), self._policy, limits=self._limits)
+                found = LoadSweep(
+                    self._built(configuration, length), self._policy, limits=self._limits
+                )
             except KvplanError as error:
                 found = error
             self._sweeps[key] = found
@@ -138,16 +143,21 @@ class Evaluator:
                 self._sweeps.popitem(last=False)
         return found
 
-    def _built(self, configuration: Configuration) -> Deployment:
+    def _built(self, configuration: Configuration, length: int | None) -> Deployment:
         flags = dict(configuration.flags)
+        if length is not None:
+            flags["seq"] = length
         settings = settings_of(flags.get("set", ()), "--set")
-        assume = flags.get("assume")
-        key = (configuration.model, assume, tuple(sorted(settings.items())))
+        assume, revision = flags.get("assume"), flags.pop("revision", None)
+        key = (configuration.model, assume, revision, tuple(sorted(settings.items())))
         if key not in self._models:
-            self._models[key] = load_model(configuration.model, assume=assume, overrides=settings)
+            self._models[key] = load_model(
+                configuration.model, assume=assume, overrides=settings, revision=revision
+            )
         model = self._models[key]
-        if flags.get("weights") == model.scheme.name:
-            del flags["weights"]  # the checkpoint's own, by its name
+        weights = flags.get("weights")
+        if isinstance(weights, Resolved) and weights == model.scheme.name:
+            del flags["weights"]  # the checkpoint's own, which a format of its name may not be
         return build_deployment(model, **flags)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 from kvplan.engines import load_engine
@@ -21,6 +22,12 @@ MOST_ROWS = 100_000_000
 _LOAD = ("seq", "batch")
 _FIRST = ("gpu", "engine")
 """Vary slowest after the model; the other flags follow in the order of the help."""
+
+
+class Resolved(str):
+    """A weight format as a sweep writes it, which may be the checkpoint's own."""
+
+    __slots__ = ()
 
 
 class Configuration(NamedTuple):
@@ -155,8 +162,10 @@ def _look_up(axes: Sequence[Axis]) -> None:
                 parse(str(text))
     if not any(axis.name.startswith("set.") for axis in axes):
         for ref in chosen["model"]:
-            for assume in chosen.get("assume", [None]):
-                load_model(str(ref), assume=assume, overrides={})  # type: ignore[arg-type]
+            for assume, revision in product(
+                chosen.get("assume", [None]), chosen.get("revision", [None])
+            ):
+                load_model(str(ref), assume=assume, overrides={}, revision=revision)  # type: ignore[arg-type]
 
 
 class Span(NamedTuple):

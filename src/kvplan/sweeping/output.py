@@ -96,7 +96,7 @@ def partial_path(path: str) -> str:
     return f"{path}.partial"
 
 
-def existing_rows(path: str, header: bytes) -> Existing | None:
+def existing_rows(path: str, header: bytes, *, quotes: bool) -> Existing | None:
     """What a file has, its last row cut off where it is not complete; None without a file.
 
     Raises where the file begins with other columns.
@@ -115,7 +115,7 @@ def existing_rows(path: str, header: bytes) -> Existing | None:
                     hint="Give the same --columns and flags, or another --output.",
                 )
             rows, place, last = 0, len(header), (len(header), 0)
-            for length in record_lengths(file):
+            for length in record_lengths(file, quotes=quotes):
                 rows, last = rows + 1, (place, length)
                 place += length
             file.truncate(place)

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 
-def record_lengths(lines: Iterable[bytes]) -> Iterator[int]:
+def record_lengths(lines: Iterable[bytes], *, quotes: bool = True) -> Iterator[int]:
     """Bytes of each complete record; what follows the last line break is none.
 
-    ``lines`` end with ``\\n``, but perhaps the last. A record is complete when its quotes are.
+    ``lines`` end with ``\\n``, but perhaps the last. A record is complete when its quotes are;
+    without ``quotes`` every line is one.
     """
-    held, quotes = 0, 0
+    held, marks = 0, 0
     for line in lines:
         held += len(line)
-        quotes += line.count(b'"')
-        if line.endswith(b"\n") and quotes % 2 == 0:
+        marks += quotes * line.count(b'"')
+        if line.endswith(b"\n") and marks % 2 == 0:
             yield held
-            held = quotes = 0
+            held = marks = 0
 
 
-def without_first(text: str, records: int) -> str:
+def without_first(text: str, records: int, *, quotes: bool = True) -> str:
     """The text behind its first records."""
     data = text.encode()
-    ends = record_lengths(data.splitlines(keepends=True))
+    ends = record_lengths(data.splitlines(keepends=True), quotes=quotes)
     skipped = sum(length for _, length in zip(range(records), ends, strict=False))
     return data[skipped:].decode()

@@ -16,7 +16,7 @@ from kvplan.question import BY_NAME as FLAGS_BY_NAME
 from kvplan.question import parse_flags
 from kvplan.sources import load_model
 from kvplan.sweeping.columns import BY_NAME as COLUMNS
-from kvplan.sweeping.grid import Configuration
+from kvplan.sweeping.grid import Configuration, Resolved
 
 MODEL = "model"
 _ALIASES = {
@@ -159,6 +159,8 @@ def _row(file: RowFile, cells: list[str]) -> Row:
             version = text
         else:
             flags[flag] = _value(flag, text)
+            if _key(file.header[number]) == "weight_format":
+                flags[flag] = Resolved(text)
     if version and "@" not in str(flags.get("engine", "")):
         flags["engine"] = f"{flags.get('engine', 'vllm')}@{version}"
     values = parse_flags({name: flags.pop(name) for name in ("seq", "batch") if name in flags})
@@ -170,11 +172,15 @@ def _row(file: RowFile, cells: list[str]) -> Row:
 
 def _flag(name: str) -> str | None:
     """What a column is, if it is an input: a flag's name however it is spelt."""
-    key = name.lower().lstrip("-").replace("-", "_")
+    key = _key(name)
     if key in {MODEL, VERSION}:
         return key
     key = _ALIASES.get(key, key)
     return key if key in FLAGS_BY_NAME else None
+
+
+def _key(name: str) -> str:
+    return name.lower().lstrip("-").replace("-", "_")
 
 
 def _records(path: str) -> Iterator[list[str]]:

@@ -58,7 +58,7 @@ def _write_lines(job: Job, target: Target, processes: int) -> int:
     header: str = load_writer(job.format).header(job.names, target.excel)
     have = None
     if target.append and target.path is not None:
-        have = existing_rows(target.path, header.encode())
+        have = existing_rows(target.path, header.encode(), quotes=_quotes(job))
     skip = have.rows if have and target.resume else 0
     sink_of: AbstractContextManager[RowSink]
     if target.path is None:
@@ -100,9 +100,15 @@ def _continued(job: Job, processes: int, skip: int, done: Callable[[int], None])
         if left >= part.written:
             left -= part.written
             continue
-        text = without_first(part.text, left) if left else part.text
+        text = without_first(part.text, left, quotes=_quotes(job)) if left else part.text
         yield Part(part.rows, part.written - left, text, [])
         left = 0
+
+
+def _quotes(job: Job) -> bool:
+    """Whether a row may hold a line break in quotes."""
+    quotes: bool = load_writer(job.format).BREAKS_IN_QUOTES
+    return quotes
 
 
 def _rows_before(job: Job, skip: int) -> int:

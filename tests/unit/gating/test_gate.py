@@ -89,6 +89,21 @@ def test_scores_in_percent_are_the_same() -> None:
     assert percent.answer is share.answer
 
 
+def test_marks_out_of_ten() -> None:
+    """8.3 to 7.3 of 10 is 10 points, whatever 2 points of 100 would be."""
+    report = compare(score(8.3, "mark", stderr=0.05), score(7.3, "mark", stderr=0.05), Q)
+    assert report.loss == pytest.approx(0.1)
+    assert report.answer is Answer.ROLL_BACK
+
+
+def test_samples_say_their_own_scale() -> None:
+    """The results state percentages, the samples 0 and 1: 60 lost and 10 won of 1,000."""
+    before, after = (s._replace(value=s.value * 100) for s in paired(60, 10, 640, 290))
+    report = compare(before, after, Q)
+    assert report.loss == pytest.approx(0.05)
+    assert report.answer is Answer.ROLL_BACK
+
+
 def test_paired_scores_that_are_not_right_or_wrong() -> None:
     before = {str(n): 0.5 + 0.3 * math.sin(n) for n in range(400)}
     near = {k: v - 0.001 for k, v in before.items()}

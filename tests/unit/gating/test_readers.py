@@ -158,6 +158,15 @@ def test_samples_that_are_none(tmp_path: Path) -> None:
         read_evaluation(str(tmp_path))
 
 
+def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    import os
+
+    (tmp_path / "results.json").write_text(json.dumps(OLD))
+    os.mkfifo(tmp_path / "samples_hellaswag.jsonl")
+    with pytest.raises(MalformedFile, match="not a regular file"):
+        read_evaluation(str(tmp_path))
+
+
 def test_a_missing_file() -> None:
     with pytest.raises(SourceError, match="cannot be read"):
         read_evaluation("missing.json")

@@ -143,9 +143,11 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch
 
 def test_certificates_are_verified() -> None:
     """A plain server at an https address: the handshake fails, and nothing is sent."""
-    with serving({"/m": text("up 1\n")}) as home:
-        with pytest.raises(Unreachable, match="cannot be read"):
-            fetch(home.replace("http://", "https://") + "/m", timeout=3)
+    with (
+        serving({"/m": text("up 1\n")}) as home,
+        pytest.raises(Unreachable, match="cannot be read"),
+    ):
+        fetch(home.replace("http://", "https://") + "/m", timeout=3)
 
 
 @pytest.mark.parametrize(

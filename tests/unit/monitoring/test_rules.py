@@ -1,4 +1,4 @@
-"""The rules in Prometheus's own hands: valid, firing where they should, silent where they should."""
+"""The rules in Prometheus's own hands: valid, firing where they should, silent elsewhere."""
 
 from __future__ import annotations
 
@@ -148,6 +148,16 @@ def test_the_plans_own_range_widens_what_is_tolerated(tmp_path: Path) -> None:
     info = f'{HERE},num_gpu_blocks="14000",kv_cache_size_tokens="224000"'
     series[f"vllm:cache_config_info{{{info}}}"] = f"1{FLAT}"
     assert_firing(written("vllm", plan=wide), series, set(), tmp_path)
+
+
+def test_the_fullest_pool_of_a_server_counts_and_its_queues_add_up(tmp_path: Path) -> None:
+    """Two data-parallel engines of one server: one full with the queue of the other."""
+    series = healthy(kv_cache_usage_perc=f"0.2{FLAT}")
+    other = f'{M},engine="1"'
+    series[f"vllm:kv_cache_usage_perc{{{other}}}"] = f"0.95{FLAT}"
+    series[f"vllm:num_requests_waiting{{{other}}}"] = f"1{FLAT}"
+    expected = {"KvPoolUseHigh", "KvPoolNearlyFull", "RequestsWaiting"}
+    assert_firing(written("vllm"), series, expected, tmp_path)
 
 
 def test_nothing_scraped_at_all_is_a_server_that_is_down(tmp_path: Path) -> None:
@@ -311,8 +321,8 @@ def test_gpu_use_is_joined_by_the_host_where_a_label_says_so(tmp_path: Path) -> 
     """The engine waits on host a, whose GPUs are busy; those of host b are idle."""
     series = {}
     for key, value in healthy(kv_cache_usage_perc=f"0.95{FLAT}", waiting=f"4{FLAT}").items():
-        key = key.replace('instance="e:8000"', 'instance="e:8000",node="a"')
-        series[key.replace('instance="g:9400"', 'instance="g:9400",node="a"')] = value
+        here = key.replace('instance="e:8000"', 'instance="e:8000",node="a"')
+        series[here.replace('instance="g:9400"', 'instance="g:9400",node="a"')] = value
     idle = 'DCGM_FI_DEV_GPU_UTIL{job="dcgm",instance="h:9400",gpu="0",node="b"}'
     series[idle] = f"0{FLAT}"
     three = {"KvPoolUseHigh", "KvPoolNearlyFull", "RequestsWaiting"}

@@ -136,6 +136,8 @@ def test_a_server_that_is_down_is_an_answer(status: int) -> None:
         ("up 1\n", "no metrics of an engine that kvplan knows"),
         ('vllm:kv_cache_usage_perc{model_name="x 1\n', "not a metrics page"),
         ("vllm:kv_cache_usage_perc abc\n", "not a metrics page"),
+        ('vllm:kv_cache_usage_perc{a="' + '\\"' * 8_000_000, "which no metrics page has"),
+        ("a 1\n" * 500_001, "more than 500,000 samples"),
     ],
 )
 def test_a_page_that_is_none_is_an_error(page: str, why: str) -> None:
@@ -216,3 +218,13 @@ def test_words_of_the_server_are_no_markup() -> None:
     assert "\x1b" not in shown + one_line(seen) + report(seen)
     assert "KV pool in use" in shown
     assert "61.2%" in shown.replace("61.3%", "61.2%")
+
+
+def test_without_prometheus_client_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    from kvplan.errors import MissingExtra
+
+    monkeypatch.setitem(sys.modules, "prometheus_client.parser", None)
+    with pytest.raises(MissingExtra, match="'monitor'"):
+        parse_page(VLLM, "page")

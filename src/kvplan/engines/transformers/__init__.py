@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from kvplan.deployment import Deployment
-from kvplan.engines.base import Claim, KvLayout, PoolFigures, Settled, Term
+from kvplan.engines.base import Claim, KvLayout, PoolFigures, Settled, Term, without_settings
 from kvplan.engines.transformers.tensors import CACHES, DYNAMIC, STATIC, Options, cache_rows
 from kvplan.errors import InputError, UnsupportedCombination, nearest_names
 from kvplan.model.model import stage_layers
@@ -32,7 +32,7 @@ class TransformersEngine:
 
     def resolve(self, deployment: Deployment) -> Deployment:
         """Check what the cache can do; there are no defaults but the dynamic cache."""
-        d = deployment
+        d = without_settings(deployment)
         if d.engine_version is not None and not f"{d.engine_version}.".startswith(f"{VERSION}."):
             raise UnsupportedCombination(
                 f"transformers {d.engine_version} is not modelled: its cache changes with versions",

@@ -110,6 +110,7 @@ class Vllm:
             experts_per_token=model.experts_per_token,
             moe_intermediate_size=model.expert_width,
             expert_parallel=d.ep > 1,
+            logits_per_seq=1 + args.speculative_tokens,
             # V0 with chunked prefill profiled a step that samples nothing, up to 0.7.
             samples=version >= (0, 8) or tokens >= (args.max_model_len or 0),
         )
@@ -136,6 +137,7 @@ class Vllm:
                 batched_tokens=tokens,
                 version=version,
                 v1=r.v1,
+                tokens_per_seq=1 + args.speculative_tokens,
                 data_centre_blackwell=capability is not None and capability[0] == 10,
             ),
             is_moe=model.experts_per_token > 0,
@@ -229,7 +231,7 @@ class Vllm:
 
     def flags(self, deployment: Deployment) -> list[str]:
         """The ``vllm serve`` line."""
-        return serve_command(deployment)
+        return serve_command(deployment, further(deployment), _asked_block_size(deployment))
 
     def changes(self, deployment: Deployment) -> Sequence[tuple[str, Deployment]]:
         """Settings that cost speed, not quality: fewer sequences and tokens a step, no graphs."""
@@ -351,6 +353,16 @@ def _with_block_size(d: Deployment) -> Deployment:
     return d.with_args(block_size=settled)
 
 
+def _asked_block_size(d: Deployment) -> int | None:
+    """What to ask for to get the settled block size; None where vLLM raises its default to it."""
+    size = d.args.block_size
+    default = formats.default_block_size(d)[0]
+    for asked in (default, *formats.block_sizes(d)):
+        if size != asked and settle(d.model, _paging(d, asked)).block_size == size:
+            return None if asked == default else asked
+    return size
+
+
 def _rules(d: Deployment) -> versions.Rules:
     return _rules_of(d.engine_version, d.args.extra, d.gpu, d.kv_is_stated)
 
@@ -374,7 +386,13 @@ def _check_version(d: Deployment) -> Deployment:
         versions.need(r, versions.CONTEXT_PARALLEL, f"shares (--dcp {d.dcp})", d.model)
     if not r.v1 and r.version >= (0, 8):
         d = d.saying(assumption="the V0 engine, as VLLM_USE_V1=0 or an older GPU has it")
-    return d
+    if d.args.speculative_tokens:
+        d = d.saying(
+            warning="speculative decoding: the weights and KV cache of a draft model or of MTP "
+            "layers are not counted, only the tokens proposed"
+        )
+    gone = versions.left_out_of(d.model, r.version)
+    return d if gone is None else d.saying(warning=gone)
 
 
 def _check_hardware(deployment: Deployment) -> None:

@@ -197,6 +197,33 @@ def check(model: Model, kv: KvFormat, r: Rules) -> None:
             need(r, NEWEST, f"{cache.kind.replace('_', ' ')} caches", model)
 
 
+_REMOVED: dict[str, Version] = {
+    "mllama": (0, 11), "mllama_text_model": (0, 11),
+    "minimax": (0, 23), "minimax_text_01": (0, 23), "minimax_m1": (0, 23), "bamba": (0, 23),
+    "baichuan": (0, 28), "arctic": (0, 28),
+}  # fmt: skip
+"""Architectures by the first release modelled here that no longer has them."""
+_NEVER_SERVED = frozenset({"t5", "mt5", "umt5"})
+"""Encoder-decoder models that are not speech recognisers: no model class in any V1 release."""
+
+
+def left_out_of(model: Model, version: Version) -> str | None:
+    """What to say of a model whose class this release does not have; None where it does.
+
+    The figures are then what its planner would give the model's caches. Source:
+    ``model_executor/models/registry.py`` (``_PREVIOUSLY_SUPPORTED_MODELS``).
+    """
+    removed = _REMOVED.get(model.model_type)
+    if removed is not None and version >= removed:
+        return (
+            f"vLLM {said(version)} has no {model.model_type} models any more: the figures are what "
+            "its rules give, but it will not start"
+        )
+    if model.model_type in _NEVER_SERVED:
+        return f"vLLM {said(version)} has no {model.model_type} models: it will not start"
+    return None
+
+
 def check_pages(page_bytes: set[int], model: Model, r: Rules) -> None:
     """Before pages were unified, a model that mixes page sizes in groups could not start."""
     if len(page_bytes) > 1 and not r.unifies_pages:

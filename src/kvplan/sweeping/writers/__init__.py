@@ -2,8 +2,9 @@
 
 A module named ``<name>_writer`` has either
 
-* ``header(names, excel)`` and ``lines(block, names)``: text that grows row by row; or
-* ``MOST_ROWS`` and ``document(blocks, columns)``: the bytes of a whole document.
+* ``header(names, excel)``, ``lines(block, keys, names)`` and ``BREAKS_IN_QUOTES``: text that grows
+  row by row; or
+* ``MOST_ROWS`` and ``document(blocks, keys, columns)``: the bytes of a whole document.
 """
 
 from __future__ import annotations

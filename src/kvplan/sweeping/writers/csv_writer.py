@@ -12,6 +12,7 @@ from kvplan.sweeping.writers import Kept
 
 END = "\r\n"
 _QUOTED = frozenset(',"\r\n')
+BREAKS_IN_QUOTES = True
 BOM = "\ufeff"
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from kvplan.sweeping.blocks import Block
 from kvplan.sweeping.lines import block_lines
 
+BREAKS_IN_QUOTES = False
+
 
 def header(names: Sequence[str], excel: bool) -> str:  # noqa: ARG001
     """Every line names its own cells."""
