@@ -86,10 +86,15 @@ class UnsupportedArchitecture(SourceError):
         if nearest:
             hint = f"Nearest known: {', '.join(nearest)}. {hint}"
         super().__init__(
-            f"{where}: {key} = {value!r} is not an architecture kvplan knows", hint=hint
+            f"{where}: {key} = {value!r} is not {_kind_of(key)} kvplan knows", hint=hint
         )
         self.key = key
         self.value = value
+
+
+def _kind_of(key: str) -> str:
+    """What the value of a key should have been."""
+    return "an architecture" if key == "model_type" else "a value"
 
 
 class UnsupportedCombination(KvplanError):

@@ -74,7 +74,9 @@ def parse_json_object(text: str, path: str) -> dict[str, Any]:
         document = json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise MalformedFile(
-            path, f"is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+            path,
+            f"is not valid JSON: {error.msg.removesuffix(' at')} at line {error.lineno}, "
+            f"column {error.colno}",
         ) from None
     except RecursionError:
         raise MalformedFile(path, "is nested too deeply to be a model's configuration") from None

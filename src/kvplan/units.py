@@ -41,7 +41,7 @@ _SIZE_UNITS = {
     "": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB,
     "kb": KB, "mb": MB, "gb": GB, "tb": TB,
 }  # fmt: skip
-_NUMBER = re.compile(r"\s*(-?\d{1,18}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*\Z")
+_NUMBER = re.compile(r"\s*(-?\d{1,100}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*\Z")
 
 
 def parse_tokens(text: str, name: str = "--seq") -> int:
@@ -69,7 +69,8 @@ def _parse_count(
         raise InputError(f"{name} {text!r} is not {wanted}")
     value = _scaled(match[1], factor)
     if value is None:
-        raise InputError(f"{name} {text!r} is not a whole number of {name.lstrip('-')}")
+        of = " of tokens" if len(units) > 1 else ""
+        raise InputError(f"{name} {text!r} is not a whole number{of}")
     if value < minimum:
         raise InputError(f"{name} {text!r} is too small: it must be {minimum:,} or more")
     if value > maximum:

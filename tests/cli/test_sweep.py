@@ -44,7 +44,7 @@ def test_a_row_a_configuration(kvplan: Kvplan) -> None:
 
 
 def test_combinations_that_cannot_be_are_rows(kvplan: Kvplan) -> None:
-    words = ("sweep", "llama-3.1-8b", "--gpu", "v100-16g-sxm", "--tp", "1,3", "--kv", "auto,fp8",
+    words = ("sweep", "llama-3.1-8b", "--gpu", "h100-sxm", "--tp", "1,3", "--kv", "auto,q8_0",
              "--seq", "1k", "--columns", "tp,kv_cache_dtype,seq_len,verdict,error")  # fmt: skip
     run = kvplan(*words)
     assert run.code == 0
@@ -131,7 +131,7 @@ def test_excel(kvplan: Kvplan, tmp_path: Path) -> None:
         ((*SMALL, "--output", "none/out.csv"), "--output 'none/out.csv' cannot be written"),
         ((*LARGE, "--format", "table"), "--format table is for at most 2,000 rows"),
         ((*SMALL, "--from", "a.csv", "--grid", "b.yaml"), "give one"),
-        ((*SMALL, "--from", "a.csv"), "--gpu can have one value for all rows"),
+        ((*SMALL, "--from", "a.csv"), "--seq can have one value for all rows"),
         (("sweep", "llama-3.1-8b", "--from", "none.csv", "--gpu", "l4"), "cannot be read"),
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ _ANY_GPU = "h100-sxm"
 """A deployment needs one; nothing here depends on it."""
 
 
-@asks("kv", "tp", "seq", "weights", "window", "set", "assume", "encoder_tokens")
+@asks("kv", "tp", "seq", "weights", "window", "set", "assume", "revision", "encoder_tokens")
 def explain(
     model: ModelArgument,
     format: FormatOption = "table",

@@ -11,7 +11,14 @@ import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kvplan import __version__
-from kvplan.errors import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_USAGE, KvplanError
+from kvplan.errors import (
+    EXIT_INTERNAL,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    InputError,
+    KvplanError,
+    nearest_names,
+)
 
 if TYPE_CHECKING:
     from typer.core import TyperGroup
@@ -25,7 +32,7 @@ COMMANDS = {
     "explain": "Show what a model keeps per token and why, layer group by layer group.",
     "monitor": "Watch a running server: Prometheus rules, a Grafana dashboard, a check.",
     "gate": "Keep a changed KV cache, or roll it back to 16 bits, by evaluation results.",
-    "models": "List the bundled models, or show one.",
+    "models": "List the bundled models, show one, or import one of your own.",
     "gpus": "List the bundled GPUs, or show one.",
     "schema": "Print the JSON Schema of a document that kvplan writes.",
 }
@@ -64,7 +71,9 @@ def run(words: list[str]) -> int:
     except KeyboardInterrupt:
         return _interrupted()
     except BrokenPipeError:
-        _forget_stdout()
+        from kvplan.cli.output import forget_stdout
+
+        forget_stdout()
         return 0
     except Exception as error:  # the one place where a fault of our own is caught
         if os.environ.get("KVPLAN_DEBUG"):
@@ -95,11 +104,6 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
-def _forget_stdout() -> None:
-    """The reader has gone: leave nothing for the interpreter to flush and complain about."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _root() -> TyperGroup:
     from typer.core import TyperGroup
 
@@ -123,6 +127,15 @@ def _root() -> TyperGroup:
             command = get_command(import_module(f"kvplan.cli.{cmd_name}").app)
             command.name = cmd_name
             return command
+
+        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+            if args[0] not in COMMANDS and not args[0].startswith("-"):
+                near = nearest_names(args[0], COMMANDS) or list(COMMANDS)
+                raise InputError(
+                    f"{args[0]!r} is not a command of kvplan",
+                    hint=f"Try: kvplan {near[0]} --help. Commands: {', '.join(COMMANDS)}.",
+                )
+            return super().resolve_command(ctx, args)
 
         def format_commands(self, ctx: object, formatter: Any) -> None:  # noqa: ARG002
             with formatter.section("Commands"):

@@ -1,4 +1,4 @@
-"""``kvplan models list`` and ``kvplan models show``."""
+"""``kvplan models``: list, show and import."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import typer
 
 from kvplan.cli.options import FormatOption, OutputOption, new_group
 from kvplan.cli.output import check_format, emit, tell_warnings
+from kvplan.question import BY_NAME
 
 if TYPE_CHECKING:
     from kvplan.model.model import Model
     from kvplan.reports.listing import Entry
 
-app = new_group("List the bundled models, or show one with its sources.")
+app = new_group("List the bundled models, show one with its sources, or import one of your own.")
 
 FamilyOption = Annotated[
     str | None,
@@ -47,7 +48,17 @@ NameArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A bundled name in any spelling, a config.json, a folder or a YAML profile.",
+        help="A bundled name in any spelling, a config.json, a folder, a .gguf, a hub id or a "
+        "YAML profile.",
+        show_default=False,
+    ),
+]
+RevisionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--revision",
+        metavar="NAME",
+        help=BY_NAME["revision"].help,
         show_default=False,
     ),
 ]
@@ -105,7 +116,10 @@ def list_models(
 
 @app.command("show")
 def show_model(
-    model: NameArgument, format: FormatOption = "table", output: OutputOption = None
+    model: NameArgument,
+    format: FormatOption = "table",
+    revision: RevisionOption = None,
+    output: OutputOption = None,
 ) -> None:
     """Show a model's facts and where they are from; `kvplan explain` shows its arithmetic."""
     from kvplan.catalogue import catalogue
@@ -113,7 +127,7 @@ def show_model(
     from kvplan.sources import load_model
 
     check_format(format, SHOW_FORMATS)
-    loaded = load_model(model)
+    loaded = load_model(model, revision=revision)
     bundled = loaded.source.startswith("bundled: ")
     match = catalogue("models").find(model) if bundled else None
     profile = match.profile if match else {}
@@ -121,6 +135,28 @@ def show_model(
         tell_warnings(loaded.warnings)
     entry = _entry(loaded, profile)
     emit(render_entry(entry, format, to_file=output is not None), output)
+
+
+@app.command("import")
+def import_model(
+    ref: Annotated[
+        str,
+        typer.Argument(
+            metavar="REF",
+            help="A hub id, a model folder, a config.json or a bundled name.",
+            show_default=False,
+        ),
+    ],
+    revision: RevisionOption = None,
+    output: OutputOption = None,
+) -> None:
+    """Write a model's facts as a YAML profile of your own, which every command takes by its path.
+
+    kvplan models import org/name --output name.yaml
+    """
+    from kvplan.sources import profile_from
+
+    emit(profile_from(ref, revision=revision), output)
 
 
 def record(model: Model, profile: dict[str, Any]) -> dict[str, Any]:

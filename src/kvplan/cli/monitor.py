@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from kvplan.cli.monitored import Named, note, peak_of, question_of
 from kvplan.cli.options import FormatOption, OutputOption, asks_question, new_group
 from kvplan.cli.output import check_format, emit
 from kvplan.errors import EXIT_DOES_NOT_FIT, InputError
 
 if TYPE_CHECKING:
-    from kvplan.monitoring.plan import Plan
-    from kvplan.monitoring.rule_question import Question
     from kvplan.monitoring.watch import Watcher
-    from kvplan.policy import Policy
-
-_YAML = (".yaml", ".yml")
 
 app = new_group("Watch a running server against its plan: Prometheus rules, a dashboard, a check.")
 
@@ -125,8 +121,8 @@ def rules_command(
     from kvplan.monitoring.rules import rules
     from kvplan.monitoring.rules_yaml import render
 
-    question = _question(
-        _Named(deployment, name, plan), policy, flags, exporter=exporter,
+    question = question_of(
+        Named(deployment, name, plan), policy, flags, exporter=exporter,
         exporter_job=exporter_job, job=job,
         host_label=host_label, peak=peak_tokens_per_s, peak_from=peak_from,
         exact_edges=exact_edges, window=rate_window, runbook=runbook,
@@ -135,7 +131,7 @@ def rules_command(
     for which in ("ttft", "tpot"):
         judged = question.judged(which)
         if judged is not None and not judged.exact:
-            _note(judged.words())
+            note(judged.words())
     emit(render(found, question.plan), output)
 
 
@@ -161,8 +157,8 @@ def dashboard_command(
     """
     from kvplan.monitoring.dashboard import dashboard, render
 
-    question = _question(
-        _Named(deployment, name, plan), policy, flags, exporter=exporter,
+    question = question_of(
+        Named(deployment, name, plan), policy, flags, exporter=exporter,
         exporter_job=exporter_job, job=job,
         peak=peak_tokens_per_s, peak_from=peak_from, exact_edges=exact_edges,
     )  # fmt: skip
@@ -232,7 +228,7 @@ def watch_command(
     parts = check_url(url, "--url")
     warning = token_warning(parts)
     if warning:
-        _note(warning)
+        note(warning)
     source = None
     if prometheus is not None:
         check_url(prometheus, "--prometheus")
@@ -243,7 +239,7 @@ def watch_command(
         engine=engine,
         plan=read_plan(plan) if plan is not None else None,
         prometheus=source,
-        peak_tokens_per_s=_peak(peak_tokens_per_s, peak_from)[0],
+        peak_tokens_per_s=peak_of(peak_tokens_per_s, peak_from)[0],
         timeout=timeout,
     )
     if once:
@@ -294,94 +290,3 @@ def _live(watcher: Watcher, interval: float, count: int | None, fail_on: str) ->
                 bad = worse_than(seen.verdict, fail_on)
     if bad:
         raise typer.Exit(EXIT_DOES_NOT_FIT)
-
-
-class _Named(NamedTuple):
-    """How the plan was named."""
-
-    deployment: str | None
-    name: str | None
-    plan_file: str | None
-
-    def plan(self, policy: Policy, flags: dict[str, Any]) -> Plan | None:
-        """The plan; None where none was named."""
-        from kvplan.monitoring.asking import find_plan, refuse_flags
-
-        path = self.deployment
-        if path is not None and self.plan_file is None and path.lower().endswith(_YAML):
-            from kvplan.cli.named import deployment_named, is_plan_file
-
-            if is_plan_file(path):
-                from kvplan.monitoring.plan import plan_from_report
-                from kvplan.planning.fit import fit
-
-                refuse_flags(flags, f"beside the deployments of {path!r}", "Write it there.")
-                return plan_from_report(fit(deployment_named(path, self.name), policy))
-        if self.name is not None:
-            raise InputError("--deployment names one of a kvplan.yaml, but none was given")
-        return find_plan(path, self.plan_file, policy, flags)
-
-
-def _question(
-    named: _Named,
-    policy_file: str | None,
-    flags: dict[str, Any],
-    *,
-    exporter: str | None,
-    exporter_job: str | None,
-    job: str | None,
-    peak: float | None,
-    peak_from: str | None,
-    exact_edges: bool,
-    host_label: str | None = None,
-    window: str = "5m",
-    runbook: str = "docs/runbook.md",
-) -> Question:
-    from kvplan.monitoring.asking import watched_engine
-    from kvplan.monitoring.engines import load_metrics
-    from kvplan.monitoring.exporters import load_exporter
-    from kvplan.monitoring.promql import check_label, check_window
-    from kvplan.monitoring.rule_question import Question, RuleOptions
-    from kvplan.policy import load_policy
-
-    policy = load_policy(policy_file)
-    chosen = load_exporter(exporter) if exporter is not None else None
-    if chosen is None and exporter_job is not None:
-        raise InputError("--exporter-job without --exporter", hint="Add --exporter dcgm.")
-    plan = named.plan(policy, flags)
-    metrics = load_metrics(watched_engine(flags.get("engine"), plan))
-    tokens, source = _peak(peak, peak_from)
-    return Question(
-        metrics,
-        policy,
-        plan,
-        RuleOptions(
-            job=job or metrics.engine,
-            exporter=chosen,
-            exporter_job=exporter_job or (chosen.name if chosen else ""),
-            window=check_window(window),
-            host_label=check_label(host_label, "--host-label") if host_label else None,
-            exact_edges=exact_edges,
-            peak_tokens_per_s=tokens,
-            peak_source=source,
-            runbook=runbook,
-        ),
-    )
-
-
-def _peak(tokens: float | None, path: str | None) -> tuple[float | None, str]:
-    """The peak and where it comes from."""
-    if path is not None:
-        if tokens is not None:
-            raise InputError("--peak-tokens-per-s and --peak-from are two peaks")
-        from kvplan.monitoring.bench import peak_from
-
-        return peak_from(path), f"output_throughput of {path}"
-    if tokens is not None and not 0 < tokens < 1e12:
-        raise InputError(f"--peak-tokens-per-s {tokens:g} must be above 0")
-    return tokens, "--peak-tokens-per-s" if tokens is not None else ""
-
-
-def _note(text: str) -> None:
-    safe = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
-    sys.stderr.write(f"kvplan: note: {safe}\n")

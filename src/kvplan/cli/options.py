@@ -86,7 +86,7 @@ ModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="A bundled name, a config.json, a model folder or a YAML profile.",
+        help="A bundled name, a config.json, a model folder, a .gguf, a hub id or a YAML profile.",
         show_default=False,
     ),
 ]

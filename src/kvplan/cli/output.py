@@ -20,11 +20,19 @@ def emit(text: str, path: str | None) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader has seen enough: the verdict still is the exit code
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        forget_stdout()
+    except OSError as error:
+        forget_stdout()
+        raise InputError(f"the report cannot be written to stdout: {error.strerror}") from None
     except UnicodeEncodeError:
         encoding = sys.stdout.encoding or "ascii"
         sys.stdout.buffer.write(text.encode(encoding, errors="replace"))
         sys.stdout.flush()
+
+
+def forget_stdout() -> None:
+    """Leave nothing for the interpreter to flush and complain about when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def check_format(name: str, known: tuple[str, ...]) -> str:

@@ -120,6 +120,7 @@ def _grid(path: str | None, models: list[str], flags: dict[str, Any]) -> tuple[A
 def _rows(path: str, models: list[str], flags: dict[str, Any]) -> tuple[Any, list[str]]:
     """The rows of a file, with the command line's flags for all of them."""
     from kvplan.question import BY_NAME
+    from kvplan.sweeping.axes import split_list
     from kvplan.sweeping.row_file import open_rows
 
     if len(models) > 1:
@@ -129,7 +130,7 @@ def _rows(path: str, models: list[str], flags: dict[str, Any]) -> tuple[Any, lis
         if value in (None, False, []):
             continue
         if isinstance(value, list) and not BY_NAME[name].repeats:
-            if len(value) > 1:
+            if len(value) > 1 or len(split_list(value[0], BY_NAME[name].option)) > 1:
                 raise InputError(f"--from: {BY_NAME[name].option} can have one value for all rows")
             value = value[0]  # noqa: PLW2901
         defaults[name] = value

@@ -9,7 +9,7 @@ import os
 from importlib import import_module
 
 from kvplan.engines.base import Engine
-from kvplan.errors import InputError, nearest_names
+from kvplan.errors import InputError
 
 _PLAIN = {"__init__", "base"}
 
@@ -27,7 +27,7 @@ def load_engine(name: str) -> Engine:
     if name not in names:
         raise InputError(
             f"--engine {name!r} is not an engine kvplan models",
-            hint=f"It models: {', '.join(nearest_names(name, names) or names)}.",
+            hint=f"It models: {', '.join(names)}.",
         )
     engine: Engine = import_module(f"{__name__}.{name.replace('-', '_')}").ENGINE
     return engine

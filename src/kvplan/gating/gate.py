@@ -141,7 +141,8 @@ def _reason(answer: Answer, reports: list[TaskReport]) -> str:
     if answer is Answer.KEEP:
         return f"every figure is within the policy's limits: {shown}"
     if answer is Answer.ROLL_BACK:
-        return f"{shown}: worse than the policy allows, and not by chance"
+        tested = all(r.low is not None for r in reports if r.answer is answer)
+        return f"{shown}: worse than the policy allows" + (", and not by chance" if tested else "")
     needed = [r.samples_needed for r in reports if r.answer is answer and r.samples_needed]
     more = f"; the hardest needs about {max(needed):,} samples" if needed else ""
     return f"too few samples to tell for {shown}{more}"

@@ -87,7 +87,9 @@ def _block_size(question: Question, d: Deployment, budget: Budget) -> str:
     if d.args.block_size is None or not sizes:
         return "no blocks: every token counts by itself"
     waste = page_waste_bytes(budget.layout, d.replica_batch)
-    said = f"expected waste {format_gib(waste)} in the last blocks of {d.replica_batch:,} sequences"
+    held = d.replica_batch
+    of = "the last block of 1 sequence" if held == 1 else f"the last blocks of {held:,} sequences"
+    said = f"expected waste {format_gib(waste)} in {of}"
     if d.args.block_size == min(sizes):
         return f"the smallest the engine takes here wastes least; {said}"
     return f"{said}; the smallest the engine takes here is {min(sizes)}"

@@ -16,7 +16,7 @@ import numpy as np
 from kvplan.deployment import Deployment
 from kvplan.engines import load_engine
 from kvplan.errors import KvplanError
-from kvplan.planning.edges import Ints, largest_each, longest_each
+from kvplan.planning.edges import Bools, Ints, largest_each, longest_each
 from kvplan.planning.fit import judge
 from kvplan.planning.fitting import Fitting, Pools, array_budgets, within_int64
 from kvplan.planning.limits import MOST_SEQUENCES, Question, max_batch, max_seq_len
@@ -58,7 +58,7 @@ class LoadSweep:
             yield from self._paired(seq[:, 0], batch[:, 0])
             return
         lengths, sequences = seq[:, 0], batch[0]
-        inside, small = self._fits.inside(lengths), self._fits.small(sequences)
+        inside, small = self._inside(lengths), self._fits.small(sequences)
         rows, columns = np.flatnonzero(inside), np.flatnonzero(small)
         if rows.size and columns.size:
             yield from self._settled(seq[rows], batch[:, columns], rows, columns)
@@ -70,8 +70,13 @@ class LoadSweep:
                 where = (np.array([row]), np.array([column]))
                 yield self._single(int(lengths[row]), int(sequences[column]), *where)
 
+    def _inside(self, seq: Ints) -> Bools:
+        """Lengths that share their settings; `deployment.check_lengths` refuses shorter ones."""
+        least = max(self.asked.prefix_tokens, self.asked.mean_seq or 0)
+        return self._fits.inside(seq) & (seq >= least)
+
     def _paired(self, seq: Ints, batch: Ints) -> Iterator[Piece]:
-        inside, small = self._fits.inside(seq), self._fits.small(batch)
+        inside, small = self._inside(seq), self._fits.small(batch)
         column = np.array([0])
         together = np.flatnonzero(inside & small)
         if together.size:

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from kvplan.deployment import Deployment
     from kvplan.planning.report import FitReport
 
-FORMATS = ("table", "json", "csv", "markdown", "yaml")
+FORMATS = ("table", "json", "csv", "markdown", "yaml", "flags")
 """What ``--format`` takes; each is a module ``<name>_report`` here with a function ``render``."""
-FOR_MACHINES = frozenset({"json", "csv", "yaml"})
+FOR_MACHINES = frozenset({"json", "csv", "yaml", "flags"})
 """Formats that a program reads: a person then finds the warnings on stderr."""
 
 

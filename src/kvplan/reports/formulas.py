@@ -175,11 +175,14 @@ def _laws(d: Deployment) -> Iterable[tuple[str, Expression]]:
             tokens * 2 * (experts * (max(2 * inner, hidden) + inner) + 4 * hidden),
         ),
     )
+    drafts = d.args.speculative_tokens
+    rows = "sequences x (1 + draft tokens)" if drafts else "sequences"
+    counted = f"{sequences:,} x {1 + drafts}" if drafts else f"{sequences:,}"
     yield (
-        "sampler: 14 B x sequences x vocabulary + tokens of a step x 2 B x hidden_size",
+        f"sampler: 14 B x {rows} x vocabulary + tokens of a step x 2 B x hidden_size",
         Expression(
-            f"14 B x {sequences:,} x {vocab:,} + {tokens:,} x 2 B x {hidden:,}",
-            14 * sequences * vocab + tokens * 2 * hidden,
+            f"14 B x {counted} x {vocab:,} + {tokens:,} x 2 B x {hidden:,}",
+            14 * sequences * (1 + drafts) * vocab + tokens * 2 * hidden,
         ),
     )
     yield "encoder: envelope of measured peaks", Expression(f"2,048 x {MIB:,} B", 2048 * MIB)

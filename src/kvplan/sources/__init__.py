@@ -59,8 +59,12 @@ def load_model(
 
 
 def profile_from(ref: str, *, revision: str | None = None) -> str:
-    """A user's own profile (YAML) of the model that ``ref`` means, to keep and to edit."""
-    from kvplan.sources.importing import profile_text
+    """A user's own profile (YAML) of the model that ``ref`` means, to keep and to edit.
+
+    An ``org/name`` is asked for on the hub, although a profile may be bundled; any other name is a
+    bundled one.
+    """
+    from kvplan.sources.importing import as_yaml, profile_text
 
     ref = ref.strip()
     hub_id = _hub_id(ref, revision) or (
@@ -69,9 +73,14 @@ def profile_from(ref: str, *, revision: str | None = None) -> str:
     if hub_id is not None:
         return profile_text(_from_hub(hub_id, revision))
     if not os.path.exists(ref):
-        raise ModelNotFound(
-            f"{ref!r} is neither a file, a folder nor a hub id such as org/name", hint=_LIST
-        )
+        from kvplan.catalogue import catalogue
+
+        if _is_path(ref):
+            raise ModelNotFound(f"{ref}: there is no such file or folder", hint=_LIST)
+        match = catalogue("models").find(ref)
+        if match is None:
+            raise _not_found(ref, catalogue("models"))
+        return as_yaml(match.profile)
     if ref.lower().endswith((".gguf", ".yaml", ".yml")):
         raise InputError(
             f"{ref}: a profile is made from a config.json, a model folder or a hub id",
@@ -113,7 +122,9 @@ def _hub_id(ref: str, revision: str | None) -> str | None:
 
 
 def _is_path(ref: str) -> bool:
-    return ref.lower().endswith(_FILE_ENDINGS) or (os.sep in ref and os.path.exists(ref))
+    if ref.startswith(("./", "../", "/", "~/")) or ref.lower().endswith(_FILE_ENDINGS):
+        return True
+    return os.sep in ref and os.path.exists(ref)
 
 
 def _from_path(path: str, assume: str | None, overrides: Mapping[str, str] | None) -> Model:

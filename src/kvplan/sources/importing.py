@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kvplan.sources.published import Published
@@ -21,10 +22,6 @@ _NOT_FACTS = frozenset({
 
 def profile_text(published: Published) -> str:
     """The YAML; it reads back to the same model, with the weights counted from the shapes."""
-    import yaml
-
-    from kvplan.sources.schema import Profile
-
     model = published.model(None, None)
     profile: dict[str, Any] = {"name": _name(published.name)}
     if published.hub_id and re.fullmatch(r"[\w.-]+/[\w.-]+", published.hub_id, re.ASCII):
@@ -34,13 +31,22 @@ def profile_text(published: Published) -> str:
     if checkpoint:
         profile["checkpoint"] = checkpoint
     profile["sources"] = [_one_line(f"config.json of {published.source}")]
+    return as_yaml(profile)
+
+
+def as_yaml(profile: Mapping[str, Any]) -> str:
+    """A profile in the form of ``configs/models``."""
+    import yaml
+
+    from kvplan.sources.schema import Profile
+
     Profile.model_validate(profile)
 
     class Dumper(yaml.SafeDumper):
         def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
             return True  # a profile with aliases would not be read back
 
-    return yaml.dump(profile, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+    return yaml.dump(dict(profile), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _checkpoint(published: Published, model: Model) -> dict[str, Any]:

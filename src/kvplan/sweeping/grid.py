@@ -24,6 +24,10 @@ _FIRST = ("gpu", "engine")
 """Vary slowest after the model; the other flags follow in the order of the help."""
 
 
+_MOST_SPANS = 256
+"""Configurations that one block may hold, however few rows each has."""
+
+
 class Resolved(str):
     """A weight format as a sweep writes it, which may be the checkpoint's own."""
 
@@ -190,11 +194,11 @@ def spans(grid: Grid, block_rows: int) -> Iterator[list[Span]]:
     for number in range(grid.configurations):
         for start, stop, first, last in _rectangles(lengths, batches, block_rows):
             span = Span(number, (start, stop), (first, last))
-            waiting.append(span)
-            held += span.rows
-            if held >= block_rows or len(waiting) >= 256:
+            if waiting and (held + span.rows > block_rows or len(waiting) >= _MOST_SPANS):
                 yield waiting
                 waiting, held = [], 0
+            waiting.append(span)
+            held += span.rows
     if waiting:
         yield waiting
 

@@ -44,8 +44,9 @@ def to_stdout() -> Iterator[RowSink]:
     sink = RowSink(sys.stdout.buffer)
     try:
         yield sink
-    finally:
         sink.flush()
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
@@ -150,7 +152,7 @@ def parts(job: Job, processes: int, skip: int = 0) -> Iterator[Part]:
     from concurrent.futures import Future, ProcessPoolExecutor
 
     waiting: deque[Future[Part]] = deque()
-    with ProcessPoolExecutor(processes, initializer=_start, initargs=(job,)) as pool:
+    with ProcessPoolExecutor(processes, initializer=_start, initargs=(job, os.getpid())) as pool:
         try:
             for task in wanted:
                 waiting.append(pool.submit(_answer, task))
@@ -183,10 +185,18 @@ def processes_for(rows: int, asked: int | None) -> int:
 _worker: Worker | None = None
 
 
-def _start(job: Job) -> None:
+def _start(job: Job, parent: int) -> None:
     global _worker  # noqa: PLW0603
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted and stops the pool
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     _worker = Worker(job)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when the one that started it was killed, which closes no queue."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def _answer(task: Task) -> Part:

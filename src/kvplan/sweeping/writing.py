@@ -21,6 +21,7 @@ from kvplan.sweeping.output import (
 from kvplan.sweeping.progress import progress
 from kvplan.sweeping.records import without_first
 from kvplan.sweeping.run import Job, Part, parts
+from kvplan.sweeping.stopping import stops_between
 from kvplan.sweeping.writers import BINARY_FORMATS, LINE_FORMATS, load_writer
 
 
@@ -67,7 +68,7 @@ def _write_lines(job: Job, target: Target, processes: int) -> int:
         sink_of = appending(target.path, have.rows if have else 0)
     else:
         sink_of = to_new_file(target.path)
-    with sink_of as sink, progress(job.source.rows) as done:
+    with sink_of as sink, progress(job.source.rows) as done, stops_between() as stop:
         if have is None:
             sink.write(header, 0)
         elif skip:
@@ -75,11 +76,12 @@ def _write_lines(job: Job, target: Target, processes: int) -> int:
         try:
             for part in _continued(job, processes, skip, done):
                 sink.write(part.text, part.written)
+                stop()
         except KeyboardInterrupt:
             sink.flush()
             _tell_interrupted(sink.rows, target)
             raise
-        return sink.rows - (have.rows if have else 0)
+    return sink.rows - (have.rows if have else 0)
 
 
 def _continued(job: Job, processes: int, skip: int, done: Callable[[int], None]) -> Iterator[Part]:

@@ -19,7 +19,7 @@ from kvplan.deployment import Deployment
 from kvplan.engines.base import Claim, KvLayout, PoolFigures, Settled, Term
 from kvplan.engines.vllm import formats, loading, overheads, versions
 from kvplan.engines.vllm.block_size import settle
-from kvplan.engines.vllm.flags import serve_command
+from kvplan.engines.vllm.flags import made_online, serve_command
 from kvplan.engines.vllm.further import further, understood
 from kvplan.engines.vllm.kv_layout import vllm_layout
 from kvplan.engines.vllm.specs import PACKED_ALIGNMENT, Paging
@@ -390,6 +390,13 @@ def _check_version(d: Deployment) -> Deployment:
         d = d.saying(
             warning="speculative decoding: the weights and KV cache of a draft model or of MTP "
             "layers are not counted, only the tokens proposed"
+        )
+    if d.weights_are_stated and not (
+        d.scheme.name == d.model.scheme.name or made_online(d.scheme.name)
+    ):
+        d = d.saying(
+            assumption=f"weights {d.scheme.name}: the command wants a checkpoint stored in it, "
+            f"in the place of {d.model.hub_id or d.model.name}"
         )
     gone = versions.left_out_of(d.model, r.version)
     return d if gone is None else d.saying(warning=gone)

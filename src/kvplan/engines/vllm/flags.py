@@ -65,3 +65,8 @@ _SIXTEEN_BIT = {"bf16": "bfloat16", "fp16": "float16"}
 """KV formats that vLLM uses unless told otherwise or the checkpoint declares its own."""
 _ONLINE = {"fp8": "fp8", "nf4": "bitsandbytes"}
 """Formats that vLLM makes from a 16-bit checkpoint while loading; others need their own files."""
+
+
+def made_online(weight_format: str) -> bool:
+    """Whether vLLM makes the format from a 16-bit checkpoint while loading."""
+    return weight_format in _ONLINE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kvplan.errors import UnsupportedArchitecture
+from kvplan.errors import MalformedFile, UnsupportedArchitecture
 from kvplan.model.caches import Cache, ChunkedLocal, FullAttention, SlidingWindow
 from kvplan.model.tensors import Tensor, embedding, head
 from kvplan.sources.huggingface.fields import Fields
@@ -34,9 +34,19 @@ class Architecture(NamedTuple):
 
 
 def kv_heads(c: Fields, heads: int) -> int:
-    """Key-value heads; absent means one for each query head."""
+    """Key-value heads; absent means one for each query head.
+
+    Each serves the same number of query heads. Source: GQA, arXiv 2305.13245, section 2.2;
+    transformers ``repeat_kv``.
+    """
     stated = c.optional_integer("num_key_value_heads", "num_kv_heads", "n_head_kv")
-    return heads if stated is None else stated
+    if stated is None:
+        return heads
+    if heads % stated:
+        raise MalformedFile(
+            c.where, f"num_key_value_heads {stated} does not divide the {heads} attention heads"
+        )
+    return stated
 
 
 def head_cache(c: Fields) -> FullAttention:

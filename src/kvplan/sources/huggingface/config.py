@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from kvplan.errors import InputError, SourceError, UnsupportedArchitecture
+from kvplan.errors import InputError, MalformedFile, SourceError, UnsupportedArchitecture
 from kvplan.model.caches import Cache, Recurrent
 from kvplan.model.model import Checkpoint, Layer, Model
 from kvplan.model.tensors import VISION, Tensor
@@ -55,6 +55,12 @@ def read_config(
     """The model that a config describes; ``source`` names the file in errors."""
     text, warnings = text_section(data, source), list[str]()
     model_type = text.get("model_type") or data.get("model_type") or _by_architecture(data)
+    if model_type is None:
+        raise MalformedFile(
+            source,
+            "model_type is missing: nothing says which architecture this is",
+            hint="Give the config.json as it was published, which states it.",
+        )
     if not isinstance(model_type, str):
         raise UnsupportedArchitecture("model_type", model_type, where=source, known=known_types())
     build, defaults = _reader(model_type, source, assume)
