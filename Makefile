@@ -36,6 +36,7 @@ catalogue: $(READY)  ## compile configs/ into the catalogue that ships
 bench: $(READY)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/check.py
+	$(BIN)/python benchmarks/sweep.py
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

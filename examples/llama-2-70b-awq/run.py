@@ -25,7 +25,9 @@ def main() -> None:
     first = 0
     for name, formats in CASES.items():
         # The bare formula on one imaginary GPU counts the model whole.
-        whole = fit(build_deployment("llama-2-70b", engine="none", gpu_memory="2TiB", **LOAD, **formats))
+        whole = fit(
+            build_deployment("llama-2-70b", engine="none", gpu_memory="2TiB", **LOAD, **formats)
+        )
         weights = whole.memory.weight_bytes or 0
         kv = whole.kv_cache.needed_bytes
         first = first or weights + kv

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kvplan.planning.report import FitReport, Verdict
     from kvplan.question import build_deployment
     from kvplan.sources import load_model
+    from kvplan.sweeping.api import sweep
 
 _HOMES = {
     "Deployment": "kvplan.deployment",
@@ -30,6 +31,7 @@ _HOMES = {
     "fit": "kvplan.planning.fit",
     "load_gpu": "kvplan.hardware.profiles",
     "load_model": "kvplan.sources",
+    "sweep": "kvplan.sweeping.api",
 }
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "fit",
     "load_gpu",
     "load_model",
+    "sweep",
 ]
 
 

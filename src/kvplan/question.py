@@ -164,7 +164,7 @@ def build_deployment(model: str | Model, **flags: Any) -> Deployment:
         mean_seq=values.get("mean_seq"),
         prefix_tokens=values.get("prefix_tokens", 0),
         device_bytes=values.get("gpu_memory"),
-        reserve_bytes=values.get("reserve", 0),
+        reserve_bytes=_reserve(values, choice.held_bytes, sizes),
         args=EngineArgs(
             block_size=values.get("block_size"),
             max_model_len=values.get("max_model_len"),
@@ -257,6 +257,19 @@ def _further_args(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         if name in values:
             found[name] = str(values[name])
     return tuple(sorted(found.items()))
+
+
+def _reserve(values: Mapping[str, Any], held: tuple[int, ...], sizes: Mapping[str, int]) -> int:
+    """What others hold of each GPU: as stated, else what was found of the freest ones."""
+    if "reserve" in values or not held:
+        return int(values.get("reserve", 0))
+    wanted = sizes["tp"] * sizes["pp"] * sizes["dp"]
+    if wanted > len(held):
+        raise InputError(
+            f"--gpu local: {wanted} GPUs are asked for, and there are {len(held)} here",
+            hint="Name the GPU to plan for more of them, such as --gpu h100-sxm.",
+        )
+    return held[wanted - 1]
 
 
 def _served(model: Model, said: list[str]) -> Model:

@@ -196,3 +196,44 @@ def test_unknown_format_names_the_known_ones(kvplan: Kvplan) -> None:
     assert run.code == 2
     assert "--format json" in run.err
     assert run.out == ""
+
+
+def test_the_command_alone(kvplan: Kvplan) -> None:
+    """Each word is one that vLLM 0.33 takes; the figures are its own defaults on an A100."""
+    run = kvplan(*BEYOND, "--format", "flags")
+    assert run.code == 0
+    assert run.out == (
+        "vllm serve meta-llama/Llama-2-7b-hf --max-model-len 32768 --block-size 16 "
+        "--max-num-seqs 256 --max-num-batched-tokens 2048 --gpu-memory-utilization 0.92\n"
+    )
+    assert run.err == f"kvplan: warning: {WARNING}\n"
+    assert kvplan(*OOM, "--format", "flags").code == 1
+
+
+def test_one_sequence_is_one(kvplan: Kvplan) -> None:
+    assert "1 sequences" not in kvplan(*FITS).out
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
+def test_a_full_disk_is_said() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, *FITS], stdout=full, stderr=subprocess.PIPE, text=True,
+            env=environment(), check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("kvplan: error: the report cannot be written to stdout: ")
+
+
+def test_a_static_cache_is_laid_out_for_its_length(kvplan: Kvplan) -> None:
+    """Llama-3.1-8B: 131,072 B a token; 64k of them are there from the start."""
+    words = ("fit", "llama-3.1-8b", "--gpu", "h100", "--seq", "32k", "--engine", "transformers")
+    run = kvplan(*words, "--cache", "static", "--max-cache-len", "64k", "--format", "json")
+    assert json.loads(run.out)["kv_cache"]["needed_bytes"] == 131_072 * 65_536
+
+
+@pytest.mark.parametrize("engine", ["none", "transformers"])
+def test_settings_that_an_engine_has_not_are_said(kvplan: Kvplan, engine: str) -> None:
+    run = kvplan(*FITS, "--engine", engine, "--max-num-seqs", "4", "--block-size", "32")
+    assert run.code == 0
+    assert f"--engine {engine} has no --block-size, --max-num-seqs: not used" in run.out

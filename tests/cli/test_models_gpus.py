@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from builders import TINY_LLAMA
 
 from .conftest import Kvplan
 
@@ -148,3 +151,26 @@ def test_help_and_output(kvplan: Kvplan, command: str, tmp_path: Any) -> None:
         assert "Usage" in run.out
     assert kvplan(command, "list", "--format", "json", "--output", "list.json").out == ""
     assert json.loads((tmp_path / "list.json").read_text())
+
+
+def test_models_import_writes_a_profile_that_reads_back(kvplan: Kvplan, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(json.dumps(TINY_LLAMA))
+    run = kvplan("models", "import", "mine", "--output", "mine.yaml")
+    assert (run.code, run.out, run.err) == (0, "", "")
+    profile = yaml.safe_load((tmp_path / "mine.yaml").read_text())
+    assert profile["config"]["num_hidden_layers"] == TINY_LLAMA["num_hidden_layers"]
+    assert profile["sources"] == ["config.json of mine/config.json"]
+    both = [
+        json.loads(kvplan("fit", ref, "--gpu", "l4", "--seq", "1k", "--format", "json").out)
+        for ref in ("mine", "mine.yaml")
+    ]
+    assert both[0]["kv_cache"] == both[1]["kv_cache"]
+    assert both[0]["memory"] == both[1]["memory"]
+
+
+def test_models_import_of_a_bundled_name_is_its_profile(kvplan: Kvplan) -> None:
+    profile = yaml.safe_load(kvplan("models", "import", "Llama_3.1-8B").out)
+    assert profile["name"] == "llama-3.1-8b"
+    assert profile["config"]["num_key_value_heads"] == 8
+    assert profile["sources"]

@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").rglob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "examples").rglob("*.md")),
+]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GOOD_CODES = {0, 1}  # 1 is an answer: it does not fit
 
@@ -39,11 +43,17 @@ def commands() -> list[tuple[str, str, list[str]]]:
     return found
 
 
-@pytest.mark.parametrize(("document", "line", "shown"), commands(), ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(
+    ("document", "line", "shown"), commands(), ids=lambda value: str(value)[:60]
+)
 def test_commands_print_what_is_shown(document: str, line: str, shown: list[str]) -> None:
     words = shlex.split(line, comments=True)[1:]
     done = subprocess.run(
-        [sys.executable, "-m", "kvplan", *words], capture_output=True, text=True, cwd=ROOT, check=False
+        [sys.executable, "-m", "kvplan", *words],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=False,
     )
     assert done.returncode in GOOD_CODES, done.stderr
     printed = done.stdout.split("\n")

@@ -89,7 +89,7 @@ def said(row: dict[str, str]) -> tuple[str, str, str]:
     return row["verdict"], row["needed_bytes"], row["error_message"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=150)
 @given(models, flags, lengths, batches, st.randoms(use_true_random=False))
 def test_a_row_is_what_fit_says(
     model: str, asked: dict[str, Any], seqs: list[int], sizes: list[int], random: Any
@@ -112,7 +112,7 @@ def test_a_row_is_what_fit_says(
         assert bool(row["warning_codes"]) == bool(report.warnings)
 
 
-@settings(max_examples=60)
+@settings(max_examples=150)
 @given(
     models,
     st.sampled_from(["h100-sxm", "l40s", "none"]),

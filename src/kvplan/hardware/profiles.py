@@ -28,10 +28,13 @@ class GpuChoice(NamedTuple):
     gpu: Gpu
     assumption: str | None
     """What kvplan filled in to decide, to be shown with the answer; None if nothing was."""
+    held_bytes: tuple[int, ...] = ()
+    """What other processes hold of each GPU found here, the freest first; empty for a name."""
 
 
 def load_gpu(ref: str) -> GpuChoice:
-    """The GPU that ``ref`` means: a bundled name in any spelling, or the path of a profile.
+    """The GPU that ``ref`` means: a bundled name in any spelling, the path of a profile, or
+    ``local``.
 
     A name ending in ``.yaml`` or ``.yml`` is always a path. Any other name is looked up in the
     catalogue first, so that a file that happens to be called ``h100`` does not hide the GPU.
@@ -40,10 +43,10 @@ def load_gpu(ref: str) -> GpuChoice:
     if not ref:
         raise InputError("--gpu is empty", hint=f"Name a GPU: {_LIST_COMMAND}")
     if ref.lower() == "local":
-        raise InputError(
-            "--gpu local: this version of kvplan cannot detect the GPU of this machine",
-            hint=f"Name it, such as --gpu h100-sxm. All names: {_LIST_COMMAND}",
-        )
+        from kvplan.hardware.local import detect
+
+        found = detect()
+        return GpuChoice(found.gpu, found.said, found.held_bytes)
     if ref.lower().endswith((".yaml", ".yml")):
         return _from_file(ref)
 

@@ -19,6 +19,15 @@ _LARGEST_LENGTH = 1 << 40
 _POOLS_KEPT = 100_000
 
 
+class Bounds(NamedTuple):
+    """Loads with the same settings: lengths, and sequences of one replica."""
+
+    least_seq: int
+    most_seq: int
+    least_sequences: int
+    most_sequences: int
+
+
 class Pools(NamedTuple):
     """A resolved deployment and what each of its stages has."""
 
@@ -46,6 +55,15 @@ class Fitting:
     def small(self, batch: Ints) -> Bools:
         """Batches that the settings do not depend on."""
         return cdiv(batch, self._asked.dp) <= self._settled.max_sequences
+
+    def bounds(self, seq: int, batch: int) -> Bounds:
+        """The loads that share the settings of this one."""
+        s, sequences = self._settled, cdiv(batch, self._asked.dp)
+        if not s.min_seq_len <= seq <= s.max_seq_len:
+            return Bounds(seq, seq, sequences, sequences)
+        if sequences > s.max_sequences:
+            return Bounds(s.min_seq_len, s.max_seq_len, sequences, sequences)
+        return Bounds(s.min_seq_len, s.max_seq_len, 1, s.max_sequences)
 
     def pools(self, seq: int, batch: int) -> Pools:
         """What there is for a load of that length and batch. Raises where it cannot be asked."""

@@ -15,7 +15,7 @@ from kvplan.deployment import Deployment
 from kvplan.errors import KvplanError
 from kvplan.planning.budget import SEVERITY, Budget, causes
 from kvplan.planning.cautions import CODES, cautions
-from kvplan.planning.edges import Ints
+from kvplan.planning.edges import Bools, Ints
 from kvplan.planning.fit import deployment_report, kv_cache_report, memory_report
 from kvplan.planning.limits import Question
 from kvplan.planning.report import Document, Verdict, fields_of
@@ -46,9 +46,9 @@ class Piece(NamedTuple):
 
 def array_rows(question: Question, budgets: list[Budget], policy: Policy) -> dict[str, Any]:
     """The columns of budgets whose loads are arrays: one budget for each stage."""
-    severity, term = _judged(budgets, policy.min_headroom)
+    severity, term, fits = _judged(budgets, policy.min_headroom)
     verdict: dict[str, Any] = {"verdict": severity, "limiting_term": term}
-    parts = [_columns(question, budget, severity, policy) for budget in budgets]
+    parts = [_columns(question, budget, fits, policy) for budget in budgets]
     if len(parts) > 1:
         return _of_least(budgets, parts) | verdict
     return parts[0] | verdict
@@ -56,8 +56,7 @@ def array_rows(question: Question, budgets: list[Budget], policy: Policy) -> dic
 
 def answer_rows(question: Question, budget: Budget, policy: Policy) -> dict[str, Any]:
     """The columns of a single answer."""
-    severity = Coded(VERDICTS, np.array([[SEVERITY[budget.verdict]]]))
-    found = _columns(question, budget, severity, policy)
+    found = _columns(question, budget, np.array([[budget.fits]]), policy)
     return found | {"verdict": str(budget.verdict), "limiting_term": budget.limiting_term}
 
 
@@ -72,34 +71,34 @@ def error_cells(error: KvplanError) -> dict[str, Any]:
     return {"error": code, "error_message": error.message}
 
 
-def _judged(budgets: list[Budget], min_headroom: float) -> tuple[Coded, Coded]:
-    """The worst verdict of all stages and its term; of equals that of the stage with least."""
-    shape = np.broadcast_shapes(
-        np.shape(budgets[0].needed_bytes), np.shape(budgets[0].needed_bytes)
-    )
-    labels: dict[str, int] = {}
-    severities, terms = [], []
+def _judged(budgets: list[Budget], min_headroom: float) -> tuple[Coded, Coded, Bools]:
+    """The worst verdict of all stages and its term, of equals that of the stage with least; and
+    which rows fit."""
+    shape = np.shape(budgets[0].needed_bytes)
+    which = np.zeros(shape, dtype=np.int16)
+    severities: list[int] = []
+    terms: list[str] = []
+    numbered = []
     for budget in budgets:
-        severity = np.zeros(shape, dtype=np.int8)
-        term = np.zeros(shape, dtype=np.int16)
+        which = np.zeros(shape, dtype=np.int16)
         for cause in reversed(list(causes(budget, min_headroom))):
-            code = labels.setdefault(cause.limiting_term, len(labels))
+            if cause.when is False:
+                continue
             if cause.when is True:
-                severity[...], term[...] = SEVERITY[cause.verdict], code
-            elif cause.when is not False:
-                when = np.broadcast_to(cause.when, shape)
-                np.putmask(severity, when, SEVERITY[cause.verdict])
-                np.putmask(term, when, code)
-        severities.append(severity)
-        terms.append(term)
-    worst, limiting = severities[0], terms[0]
+                which[...] = len(terms)
+            else:
+                np.putmask(which, np.broadcast_to(cause.when, shape), len(terms))
+            severities.append(SEVERITY[cause.verdict])
+            terms.append(cause.limiting_term)
+        numbered.append(which)
+    severity = np.array(severities, dtype=np.int8)
     if len(budgets) > 1:
-        order = _least_stage(budgets)
-        worst, limiting = np.choose(order, severities), np.choose(order, terms)
-        for severity, term in zip(severities, terms, strict=True):
-            limiting = np.where(severity > worst, term, limiting)
-            worst = np.maximum(severity, worst)
-    return Coded(VERDICTS, worst), Coded(tuple(labels), limiting)
+        which = np.choose(_least_stage(budgets), numbered)
+        for one in numbered:
+            which = np.where(severity[one] > severity[which], one, which)
+    verdict = Coded(tuple(VERDICTS[number] for number in severities), which)
+    fits: Bools = (severity < SEVERITY[Verdict.OOM])[which]
+    return verdict, Coded(tuple(terms), which), fits
 
 
 def _least_stage(budgets: list[Budget]) -> Ints:
@@ -143,7 +142,7 @@ def _chosen(order: Ints, cells: list[Any]) -> Any:
     return np.choose(order, cells)
 
 
-def _columns(question: Question, b: Budget, severity: Coded, policy: Policy) -> dict[str, Any]:
+def _columns(question: Question, b: Budget, fits: Bools, policy: Policy) -> dict[str, Any]:
     d = b.deployment
     found = _scalars(deployment_report(d))
     found |= _scalars(kv_cache_report(question, b))
@@ -153,7 +152,7 @@ def _columns(question: Question, b: Budget, severity: Coded, policy: Policy) -> 
     found["prefix_tokens"] = d.prefix_tokens
     found["dcp"] = d.dcp
     found["reserve_bytes"] = d.reserve_bytes
-    found["warning_codes"] = _warnings(b, severity, policy)
+    found["warning_codes"] = _warnings(b, fits, policy)
     found["error"] = found["error_message"] = None
     return found
 
@@ -164,21 +163,19 @@ def _scalars(section: Document) -> dict[str, Any]:
     return {name: value for name, value in found.items() if not isinstance(value, list)}
 
 
-def _warnings(b: Budget, severity: Coded, policy: Policy) -> Coded:
+def _warnings(b: Budget, fits: Bools, policy: Policy) -> Coded:
     """The codes that hold in each row, in words."""
     d = b.deployment
     always = [] if not d.model.warnings else ["model"]
     always += [] if not d.warnings else ["engine"]
-    shape = np.shape(severity.codes)
-    which = np.zeros(shape, dtype=np.int64)
+    which: Any = np.zeros((1, 1), dtype=np.int8)
     sometimes: list[str] = []
-    fits = severity.codes < SEVERITY[Verdict.OOM]
     for caution in cautions(b._replace(verdict=Verdict.FITS), policy):
         when = caution.when & fits if caution.code == "kv_share" else caution.when
         if when is True:
             always.append(caution.code)
         elif not isinstance(when, bool) and np.any(when):
-            which += (1 << len(sometimes)) * np.asarray(when)
+            which = which + np.asarray(when).astype(np.int8) * np.int8(1 << len(sometimes))
             sometimes.append(caution.code)
     labels = []
     for number in range(1 << len(sometimes)):

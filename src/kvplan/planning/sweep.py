@@ -104,6 +104,9 @@ class LoadSweep:
 
     def _settled(self, seq: Ints, batch: Ints, rows: Ints, columns: Ints) -> Iterator[Piece]:
         """Loads that share their settings, all at once."""
+        if rows.size * columns.size == 1:  # arrays of one cost more than numbers
+            yield self._single(int(seq[0, 0]), int(batch.flat[0]), rows, columns)
+            return
         try:
             pools = self._fits.pools(int(seq[0, 0]), int(batch.flat[0]))
         except KvplanError as error:

@@ -32,7 +32,10 @@ class KvFormat(NamedTuple):
 
     @property
     def bits(self) -> float:
-        """Mean bits of an element at head size 128, metadata included."""
+        """Mean bits of an element at head size 128, metadata included; those of a format for
+        latent vectors at their 512 + 64 elements."""
+        if self.k.rope is not None:
+            return self.latent_bytes(512, 64) * 8 / (512 + 64)
         return (self.k.bits_per_element() + self.v.bits_per_element()) / 2
 
     def latent_bytes(self, kv_lora_rank: int, rope_dim: int) -> int:

@@ -134,7 +134,7 @@ class Evaluator:
         if found is None:
             try:
                 found = LoadSweep(
-                    self._built(configuration, length), self._policy, limits=self._limits
+                    self.deployment(configuration, length), self._policy, limits=self._limits
                 )
             except KvplanError as error:
                 found = error
@@ -143,7 +143,8 @@ class Evaluator:
                 self._sweeps.popitem(last=False)
         return found
 
-    def _built(self, configuration: Configuration, length: int | None) -> Deployment:
+    def deployment(self, configuration: Configuration, length: int | None) -> Deployment:
+        """The deployment that a configuration asks for. Raises where it cannot be built."""
         flags = dict(configuration.flags)
         if length is not None:
             flags["seq"] = length

@@ -140,6 +140,10 @@ def _check_same(job: Job, last: bytes, rows: int, processes: int) -> None:
 
 def _write_document(job: Job, target: Target, processes: int) -> int:
     writer = load_writer(job.format)
+    if hasattr(writer, "workbook") and target.path is not None:
+        with new_file(target.path) as file:
+            lines: int = writer.workbook(file, job)
+        return lines
     count = 0
 
     def blocks() -> Iterator[Block]:

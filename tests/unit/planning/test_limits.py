@@ -9,6 +9,7 @@ from builders import cache_model, deployment, tiny_model
 from fake_engine import FakeEngine
 
 from kvplan.deployment import Deployment
+from kvplan.engines import load_engine
 from kvplan.engines.base import Term
 from kvplan.model.caches import FullAttention
 from kvplan.planning.budget import evaluate
@@ -24,6 +25,7 @@ from kvplan.planning.limits import (
 )
 from kvplan.planning.report import LimitsReport
 from kvplan.precision.kv import KV_FORMATS
+from kvplan.question import build_deployment
 
 MODEL = cache_model([(FullAttention(4, 128, 128),)], heads=8)  # 2,048 B a token
 
@@ -204,3 +206,15 @@ def test_engine_argument_for_which_nothing_fits() -> None:
     assert found.max_num_seqs is None
     assert found.max_num_batched_tokens is None
     assert found.min_gpu_memory_utilization == 0.53
+
+
+def test_least_share_where_graphs_need_room_beside_the_claim() -> None:
+    """Too large a share leaves the graphs nothing: the least one is sought below those."""
+    model = build_deployment("llama-3.1-8b", gpu="h100-sxm", seq="32k", engine="vllm@0.10")
+    question = Question(load_engine("vllm"), model, 0.05)
+    budget = evaluate(question.engine, question.engine.resolve(model), 0.05)
+    assert budget.fits
+    found = solve_limits(question, budget).min_gpu_memory_utilization
+    assert found is not None
+    assert question.fits(model.with_args(gpu_memory_utilization=found))
+    assert not question.fits(model.with_args(gpu_memory_utilization=found - 0.01))

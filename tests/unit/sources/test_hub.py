@@ -364,3 +364,16 @@ def test_without_a_connection(hub: Hub, tmp_path: Path) -> None:
     refused = asker("acme/single")
     assert (refused["error"], "cannot be reached" in refused["message"]) == ("SourceError", True)
     asker.close()
+
+
+def test_a_revision_asked_for_on_the_command_line(hub: Hub, tmp_path: Path) -> None:
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
+    done = subprocess.run(
+        [sys.executable, "-m", "kvplan", "models", "import", "acme/tiny", "--revision", "v1"],
+        capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path,
+        env={**kept, "HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path), "NO_PROXY": "127.0.0.1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "hub_id: acme/tiny" in done.stdout
+    configs = [path for _, path, _, _ in hub.seen if path.endswith("/config.json")]
+    assert configs[-1] == "/acme/tiny/resolve/v1/config.json"

@@ -206,7 +206,7 @@ def test_profiles_are_made_of_configs_only(tmp_path: Path) -> None:
     path.write_bytes(gguf_bytes(TINY_GGUF))
     with pytest.raises(InputError, match=r"made from a config\.json"):
         profile_from(str(path))
-    with pytest.raises(ModelNotFound, match="neither a file"):
+    with pytest.raises(ModelNotFound, match="neither a bundled model nor a file"):
         profile_from("no-such-thing")
 
 

@@ -151,6 +151,19 @@ _LINES = (
         rf"memory takes {_GIB}; (?:the )?rest of the memory reserved for KV Cache (?:is )?{_GIB}",
         _size("weights", "runtime", "activation", "pool"),
     ),
+    # The same figures, one to a line, as developers print them.
+    _line("total_gpu_memory ", r"total_gpu_memory {1,16}" + _GIB, _size("total")),
+    _line(
+        "current vLLM instance can use", r"instance can use {1,16}" + _GIB, _size("claim")
+    ),
+    _line("model weights take ", r"model weights take {1,16}" + _GIB, _size("weights")),
+    _line("non_torch_memory ", r"non_torch_memory {1,16}" + _GIB, _size("runtime")),
+    _line(
+        "activation peak memory ", r"activation peak memory {1,16}" + _GIB, _size("activation")
+    ),
+    _line(
+        "available_kv_cache_memory ", r"available_kv_cache_memory {1,16}" + _GIB, _size("pool")
+    ),
     _line(
         "Memory profiling results",
         rf"total_gpu_memory={_GIB} initial_memory_usage={_GIB} peak_torch_memory={_GIB} "

@@ -39,6 +39,11 @@ def layer_caches(m: Metadata, assume: str | None = None) -> Caches:
     return read(m)[: layers(m)]
 
 
+def known_architectures() -> list[str]:
+    """Every ``general.architecture`` whose layers are understood."""
+    return list(_ARCHITECTURES)
+
+
 def is_known(m: Metadata) -> bool:
     """Whether the architecture's layers are understood."""
     return m.architecture in _ARCHITECTURES

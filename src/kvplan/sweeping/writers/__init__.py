@@ -1,10 +1,11 @@
 """Formats of a sweep: one module each, found by its name in this folder.
 
-A module named ``<name>_writer`` has either
+A module named ``<name>_writer`` has one of
 
 * ``header(names, excel)``, ``lines(block, keys, names)`` and ``BREAKS_IN_QUOTES``: text that grows
   row by row; or
-* ``MOST_ROWS`` and ``document(blocks, keys, columns)``: the bytes of a whole document.
+* ``MOST_ROWS`` and ``document(blocks, keys, columns)``: the bytes of a whole document; or
+* ``workbook(file, job)``: a document of its own that recomputes, made from the job itself.
 """
 
 from __future__ import annotations

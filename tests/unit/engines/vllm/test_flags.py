@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 from builders import tiny_model
@@ -60,3 +62,49 @@ def test_given_pool_takes_the_place_of_the_share() -> None:
 
 def test_batch_beyond_the_default_raises_the_sequences() -> None:
     assert value(words(batch=3000), "--max-num-seqs") == "3000"
+
+
+def test_every_argument_that_the_plan_depends_on_is_in_the_line() -> None:
+    line = words(
+        tp=4, dcp=2, no_prefix_caching=True, speculative_tokens=3,
+        engine_arg=[
+            "num_gpu_blocks_override=500", "kv_cache_dtype_skip_layers=0,sliding_window",
+            "mamba_ssm_cache_dtype=float32",
+        ],
+    )  # fmt: skip
+    assert value(line, "--decode-context-parallel-size") == "2"
+    assert "--no-enable-prefix-caching" in line
+    assert json.loads(value(line, "--speculative-config")) == {
+        "method": "ngram", "num_speculative_tokens": 3,
+    }  # fmt: skip
+    assert value(line, "--num-gpu-blocks-override") == "500"
+    at = line.index("--kv-cache-dtype-skip-layers")
+    assert line[at + 1 : at + 3] == ["0", "sliding_window"]
+    assert value(line, "--mamba-ssm-cache-dtype") == "float32"
+
+
+def test_the_older_engine_is_chosen_by_the_environment() -> None:
+    assert words(engine="vllm@0.9", engine_arg=["use_v1=0"])[:2] == ["VLLM_USE_V1=0", "vllm"]
+
+
+def test_sixteen_bits_against_a_checkpoint_that_declares_eight() -> None:
+    model = replace(tiny_model(), kv_cache_dtype="fp8_e4m3")
+    d = build_deployment(model, gpu="h100-sxm", seq="2k", kv="bf16")
+    assert value(ENGINE.flags(ENGINE.resolve(d)), "--kv-cache-dtype") == "bfloat16"
+
+
+def test_a_block_size_that_vllm_raises_by_itself_is_not_asked_for() -> None:
+    d = build_deployment("qwen3-next-80b-a3b", gpu="h200-sxm", seq="32k")
+    resolved = ENGINE.resolve(d)
+    assert resolved.args.block_size == 576  # vLLM 0.33 on an H200, tests/data/vllm_planner.jsonl
+    assert "--block-size" not in ENGINE.flags(resolved)
+
+
+def test_a_format_that_wants_its_own_checkpoint_is_said() -> None:
+    def said(weights: str) -> bool:
+        d = build_deployment(tiny_model(), gpu="h100-sxm", seq="2k", weights=weights)
+        return any("wants a checkpoint" in text for text in ENGINE.resolve(d).assumptions)
+
+    assert said("awq")
+    assert not said("fp8")  # made while loading
+    assert not said("bf16")  # the checkpoint's own

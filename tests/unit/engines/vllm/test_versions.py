@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from kvplan.model.model import Model
 from kvplan.planning.budget import evaluate
 from kvplan.planning.report import Verdict
 from kvplan.precision.kv import KV_FORMATS
+from kvplan.question import build_deployment
 
 VLLM = load_engine("vllm")
 FULL = FullAttention(8, 128, 128)
@@ -224,3 +226,35 @@ def test_recurrent_states_need_a_block_for_each_sequence_when_graphs_are_capture
     budget = evaluate(VLLM, few, 0.0)
     assert (budget.verdict, budget.limiting_term) == (Verdict.OOM, "max_num_seqs")
     assert VLLM.kv_layout(d.with_args(enforce_eager=True), 0).least_blocks == 0
+
+
+@pytest.mark.parametrize(
+    ("model_type", "version", "gone"),
+    [
+        ("mllama", "0.10", False),
+        ("mllama", "0.11", True),
+        ("baichuan", "0.27", False),
+        ("baichuan", "0.28", True),
+        ("t5", "0.33", True),
+        ("llama", "0.33", False),
+    ],
+)
+def test_models_that_a_release_does_not_have(model_type: str, version: str, gone: bool) -> None:
+    """Removed in 0.10.2 and 0.28: vLLM ``registry.py``, ``_PREVIOUSLY_SUPPORTED_MODELS``."""
+    model = replace(HYBRID, model_type=model_type)
+    said = versions.left_out_of(model, versions.parse(version))
+    assert (said is not None and "will not start" in said) == gone
+
+
+def test_draft_models_are_said_not_to_be_counted() -> None:
+    d = deployment(tiny_model(), engine="vllm", seq_len=2048)
+    proposing = d.with_args(speculative_tokens=2)
+    assert any("draft model" in text for text in VLLM.resolve(proposing).warnings)
+    assert not any("draft model" in text for text in VLLM.resolve(d).warnings)
+
+
+def test_proposed_tokens_are_sampled_too() -> None:
+    """Three rows of 128,256 logits at 14 B for each of 1,024 sequences, and 8,192 hidden rows."""
+    d = build_deployment("llama-3.1-8b", gpu="h100-sxm", seq="4k", speculative_tokens=2)
+    activation = VLLM.overheads(VLLM.resolve(d), 0)[0]
+    assert activation.likely == 14 * 1024 * 3 * 128_256 + 8192 * 2 * 4096
