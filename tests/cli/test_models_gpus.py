@@ -174,3 +174,17 @@ def test_models_import_of_a_bundled_name_is_its_profile(kvplan: Kvplan) -> None:
     assert profile["name"] == "llama-3.1-8b"
     assert profile["config"]["num_key_value_heads"] == 8
     assert profile["sources"]
+
+
+def test_models_show_draws_the_layers_and_several_contexts(kvplan: Kvplan) -> None:
+    """Gemma 3 27B: 52 layers keep 1,024 tokens, 10 keep all; 16 heads x 256 x 2 B in each."""
+    run = kvplan("models", "show", "gemma-3-27b")
+    assert " SSSSSF SSSSSF " in run.out
+    assert "2k 294,912 B (0.56 GiB)" in run.out
+    document = json.loads(kvplan("models", "show", "gemma-3-27b", "--format", "json").out)
+    assert document["contexts"] == [
+        {"tokens": n, "bytes": held, "bytes_per_token": -(-held // n)}
+        for n in (2048, 8192, 32_768, 131_072)
+        for held in [(52 * 1024 + 10 * n) * 16 * 256 * 2]
+    ]
+    assert "drawn" not in kvplan("models", "show", "llama-7b").out

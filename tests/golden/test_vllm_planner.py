@@ -32,9 +32,7 @@ CONFIGS: dict[str, Any] = {d["config_of"]: d["config"] for d in _DOCUMENTS if "c
 ROWS: list[Row] = [d for d in _DOCUMENTS if "id" in d]
 GPUS = {"H200": "h200-sxm", "B200": "b200-sxm", "A100-SXM4-80GB": "a100-80g-sxm"}
 
-NOT_YET: dict[str, frozenset[int]] = {
-    "a 32-bit checkpoint served at 32 bits": frozenset({117}),
-}
+NOT_YET: dict[str, frozenset[int]] = {}
 """Rows that kvplan does not answer exactly yet, by reason. A row that it does answer fails until
 it is taken off this list."""
 
@@ -74,6 +72,8 @@ def ask(row: Row) -> Deployment:
     if given["max_model_len"] == -1:
         flags["seq"], flags["max_model_len"] = None, "auto"
     args.pop("speculative_config", None)  # n-gram proposals keep nothing on the GPU
+    if given["dtype"] == "float32":
+        args["dtype"] = "float32"
     if args:
         flags["engine_arg"] = [f"{name}={_text(value)}" for name, value in args.items()]
     return build_deployment(model_of(row["config"]), **flags)

@@ -187,11 +187,25 @@ def record(model: Model, profile: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _contexts(model: Model) -> list[dict[str, int]]:
+    """What a sequence keeps at several lengths up to the native one."""
+    from kvplan.model.rows import sequence_bytes
+    from kvplan.precision.kv import KV_FORMATS
+    from kvplan.reports.pattern import contexts
+
+    rows = model.logical_rows(KV_FORMATS[model.kv_cache_dtype or model.dtype.name])
+    found = []
+    for tokens in contexts(model.max_position_embeddings, None):
+        held = sequence_bytes(rows, tokens)
+        found.append({"tokens": tokens, "bytes": held, "bytes_per_token": -(-held // tokens)})
+    return found
+
+
 def _entry(model: Model, profile: dict[str, Any]) -> Entry:
     from kvplan.reports import words
     from kvplan.reports.listing import Entry
-    from kvplan.reports.pattern import find_pattern, layer_labels
-    from kvplan.units import format_bytes, format_gib
+    from kvplan.reports.pattern import drawing, find_pattern, layer_labels
+    from kvplan.units import format_bytes, format_gib, format_tokens
 
     row = record(model, profile)
     unknown = "not known"
@@ -201,13 +215,21 @@ def _entry(model: Model, profile: dict[str, Any]) -> Entry:
         facts.append(("on the hub", str(row["hub_id"])))
     if profile.get("aliases"):
         facts.append(("also called", ", ".join(profile["aliases"])))
+    contexts = _contexts(model)
+    held = [
+        f"{format_tokens(c['tokens'])} {format_bytes(c['bytes_per_token'])} "
+        f"({format_gib(c['bytes'])})"
+        for c in contexts
+    ]
     facts += [
         ("architecture", model.model_type),
         ("layers", find_pattern(layer_labels(model)).words()),
+        *([("drawn", drawn)] if (drawn := drawing(model)) else []),
         ("heads", f"{model.num_attention_heads} query heads" + _kv_heads(model)),
         ("context", unknown if native is None else f"{native:,} tokens"),
         ("KV cache", f"{format_bytes(row['bytes_per_token'])} a token in {row['kv_cache_dtype']}, "
                      f"the mean over {native or 32_768:,} tokens"),
+        ("at contexts", ", ".join(held)),
         ("parameters", _parameters(model)),
         ("stored as", model.scheme.name),
     ]  # fmt: skip
@@ -229,6 +251,7 @@ def _entry(model: Model, profile: dict[str, Any]) -> Entry:
         "display_name": profile.get("display_name", model.name),
         "source": model.source,
         "aliases": list(profile.get("aliases", ())),
+        "contexts": contexts,
         "parts": {} if model.weights_unknown else model.parameters_by_part(),
         "checkpoint": {
             "parameters": c.parameters, "size_bytes": c.size_bytes, "source": c.source,

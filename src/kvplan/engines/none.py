@@ -27,6 +27,11 @@ class NoEngine:
         if deployment.args.extra:
             raise InputError(f"--engine none has no argument {deployment.args.extra[0][0]!r}")
         check_packs(deployment.kv, deployment.model.head_sizes())
+        if deployment.dcp > 1:
+            deployment = deployment.saying(
+                warning=f"--engine none shares no tokens among ranks: --dcp {deployment.dcp} is "
+                "not used"
+            )
         return without_settings(deployment).saying(
             assumption="engine none: no activation, graph or runtime memory, no block rounding"
         )

@@ -125,11 +125,12 @@ class Model:
     def require_weights(self) -> None:
         """Raise the error that names the missing fact when the weights cannot be counted."""
         if self.weights_unknown is not None:
+            is_missing = self.weights_unknown.endswith(" is missing")
+            cure = "Give the missing key with --set KEY=VALUE, or" if is_missing else "Give"
             raise MalformedFile(
                 self.source,
                 f"the weights cannot be counted: {self.weights_unknown}",
-                hint="Give the missing key with --set KEY=VALUE, or the pool with "
-                "--kv-cache-memory SIZE to judge the KV cache alone.",
+                hint=f"{cure} the pool with --kv-cache-memory SIZE to judge the KV cache alone.",
             )
 
     @cached_property

@@ -304,7 +304,7 @@ def _explanations(
     total = o.device_bytes
     if None not in (total, profile) and abs((total or 0) - (profile or 0)) > 2 * ROUNDING:
         said.append(
-            f"this machine reports {format_gib(total or 0)} of device memory, the profile of "
+            f"the log reports {format_gib(total or 0)} of device memory, the profile of "
             f"{d.gpu.name} has {format_gib(profile or 0)}"
         )
     if o.weight_bytes is not None and b.weight_bytes:

@@ -151,7 +151,9 @@ def min_gpus(question: Question) -> int | None:
 
 
 def mildest_kv(question: Question, resolved: Deployment) -> KvFormat | None:
-    """The KV format of least measured quality cost that fits; of equals the one of fewer bits."""
+    """The KV format of least measured quality cost that fits; one that costs nothing is kept."""
+    if resolved.kv.quality_cost == 0.0 and question.fits(question.asked):
+        return resolved.kv
     for form in by_mildness(list(question.engine.kv_formats(resolved))):
         if question.fits(question.asked._replace(kv=form, kv_is_stated=True)):
             return form

@@ -83,6 +83,18 @@ def letters(labels: Sequence[str], kinds: Sequence[str]) -> dict[str, str]:
     return chosen
 
 
+def drawing(model: Model) -> str:
+    """A letter a layer, in the pattern's pieces; empty where all layers keep the same."""
+    labels = layer_labels(model)
+    kinds = [layer.caches[0].kind if layer.caches else "nothing" for layer in model.layers]
+    chosen = letters(labels, kinds)
+    if len(chosen) == 1:
+        return ""
+    return " ".join(
+        "".join(chosen[label] for label in piece) for piece in find_pattern(labels).groups()
+    )
+
+
 def find_pattern(labels: Sequence[str]) -> Pattern:
     """The shortest description: a few layers at first, then a period, then what is left over."""
     whole = tuple(labels)

@@ -93,6 +93,10 @@ def read_grid(models: Sequence[str], flags: Mapping[str, Any]) -> Grid:
     if not names:
         raise InputError("no model was named", hint="kvplan sweep llama-3.1-8b --gpu h100-sxm …")
     given = {name: value for name, value in flags.items() if value not in (None, False, (), [])}
+    for name in given:
+        if name not in BY_NAME:
+            near = ", ".join(nearest_names(name, BY_NAME) or BY_NAME)
+            raise InputError(f"{name!r} is not a flag", hint=f"Nearest: {near}")
     if "gpu" not in given:
         raise InputError("no GPU was named", hint="Add --gpu, such as --gpu h100-sxm,l40s.")
     axes = [Axis("model", list(dict.fromkeys(names)))]
@@ -120,10 +124,7 @@ def _models(text: str) -> list[str]:
 
 def _axes(name: str, value: Any) -> list[Axis]:
     """The axes of one flag."""
-    flag = BY_NAME.get(name)
-    if flag is None:
-        near = ", ".join(nearest_names(name, BY_NAME) or BY_NAME)
-        raise InputError(f"{name!r} is not a flag", hint=f"Nearest: {near}")
+    flag = BY_NAME[name]
     texts = [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
     if flag.repeats:
         settings = read_settings(name, texts)

@@ -22,15 +22,15 @@ class Existing(NamedTuple):
 
 
 class RowSink:
-    """Takes rows as text, and knows how many it has."""
+    """Takes rows, and knows how many it has."""
 
     def __init__(self, file: BinaryIO, rows: int = 0) -> None:
         self._file = file
         self.rows = rows
 
-    def write(self, text: str, rows: int) -> None:
+    def write(self, data: bytes, rows: int) -> None:
         """Write complete rows."""
-        self._file.write(text.encode("utf-8", errors="replace"))
+        self._file.write(data)
         self.rows += rows
 
     def flush(self) -> None:

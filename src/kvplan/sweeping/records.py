@@ -20,9 +20,8 @@ def record_lengths(lines: Iterable[bytes], *, quotes: bool = True) -> Iterator[i
             held = marks = 0
 
 
-def without_first(text: str, records: int, *, quotes: bool = True) -> str:
-    """The text behind its first records."""
-    data = text.encode()
+def without_first(data: bytes, records: int, *, quotes: bool = True) -> bytes:
+    """What stands behind the first records."""
     ends = record_lengths(data.splitlines(keepends=True), quotes=quotes)
     skipped = sum(length for _, length in zip(range(records), ends, strict=False))
-    return data[skipped:].decode()
+    return data[skipped:]

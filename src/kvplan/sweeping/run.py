@@ -72,7 +72,8 @@ class Part(NamedTuple):
     """Rows asked."""
     written: int
     """Rows kept by the filters."""
-    text: str
+    data: bytes
+    """Lines as UTF-8: encoded where they are made, so that nothing is decoded on the way."""
     blocks: list[Block]
     """For formats that are not lines."""
 
@@ -99,9 +100,9 @@ class Worker:
         kept = [block for block in map(self._filtered, blocks) if block.size]
         written = sum(block.size for block in kept)
         if self._writer is None:
-            return Part(asked, written, "", kept)
+            return Part(asked, written, b"", kept)
         lines = [self._writer.lines(block, self._keys, self._names) for block in kept]
-        return Part(asked, written, "".join(lines), [])
+        return Part(asked, written, "".join(lines).encode("utf-8", errors="replace"), [])
 
     def _blocks(self, task: Task) -> Iterator[Block]:
         if isinstance(self._job.source, Grid):
@@ -161,7 +162,7 @@ def parts(job: Job, processes: int, skip: int = 0) -> Iterator[Part]:
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)  # what is under way ends within a block
 
 
 def _after(all_tasks: Iterator[tuple[int, Task]], skip: int) -> Iterator[Task]:

@@ -70,12 +70,12 @@ def _write_lines(job: Job, target: Target, processes: int) -> int:
         sink_of = to_new_file(target.path)
     with sink_of as sink, progress(job.source.rows) as done, stops_between() as stop:
         if have is None:
-            sink.write(header, 0)
+            sink.write(header.encode(), 0)
         elif skip:
             _check_same(job, have.last, skip, processes)
         try:
             for part in _continued(job, processes, skip, done):
-                sink.write(part.text, part.written)
+                sink.write(part.data, part.written)
                 stop()
         except KeyboardInterrupt:
             sink.flush()
@@ -102,8 +102,8 @@ def _continued(job: Job, processes: int, skip: int, done: Callable[[int], None])
         if left >= part.written:
             left -= part.written
             continue
-        text = without_first(part.text, left, quotes=_quotes(job)) if left else part.text
-        yield Part(part.rows, part.written - left, text, [])
+        data = without_first(part.data, left, quotes=_quotes(job)) if left else part.data
+        yield Part(part.rows, part.written - left, data, [])
         left = 0
 
 
@@ -128,8 +128,7 @@ def _rows_before(job: Job, skip: int) -> int:
 def _check_same(job: Job, last: bytes, rows: int, processes: int) -> None:
     """Whether the last row that a file has is that row of this sweep. Raises where it is not."""
     for part in _continued(job, 1 if not job.filters else processes, rows - 1, lambda _: None):
-        text = part.text.encode()
-        if text.startswith(last):
+        if part.data.startswith(last):
             return
         break
     raise InputError(

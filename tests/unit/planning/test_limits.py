@@ -218,3 +218,10 @@ def test_least_share_where_graphs_need_room_beside_the_claim() -> None:
     assert found is not None
     assert question.fits(model.with_args(gpu_memory_utilization=found))
     assert not question.fits(model.with_args(gpu_memory_utilization=found - 0.01))
+
+
+def test_a_16_bit_cache_that_fits_is_the_mildest() -> None:
+    """float16 and bfloat16 cost the same; the model's own is not changed for the other."""
+    asked = build_deployment("llama-7b", gpu="a100-80g-sxm", seq="2k", engine="none")
+    question = Question(load_engine("none"), asked, 0.05)
+    assert mildest_kv(question, asked) is KV_FORMATS["fp16"]

@@ -12,6 +12,7 @@ blocks in `kv_layout`, formats and block sizes in `formats`, start-up logs in `l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,8 @@ from kvplan.engines.vllm.specs import PACKED_ALIGNMENT, Paging
 from kvplan.errors import InputError, UnsupportedCombination
 from kvplan.model.model import WIDE_KV, stage_layers
 from kvplan.model.tensors import VOCAB_PADDING
-from kvplan.precision.kv import KvFormat
+from kvplan.precision.kv import KV_FORMATS, KvFormat
+from kvplan.precision.scheme import plain_scheme
 from kvplan.units import MAX_TOKENS, cdiv, round_up, truncated
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ class Vllm:
         version = versions.parse(deployment.engine_version)
         _check_hardware(deployment)
         _check_division(deployment)
-        deployment = formats.with_own_format(deployment)
+        deployment = formats.with_own_format(_in_dtype(deployment))
         formats.check_format(deployment)
         formats.check_block_size(deployment)
         d = deployment._replace(engine_version=versions.said(version))
@@ -375,6 +377,28 @@ def _rules_of(
     if v1 is None:
         v1 = versions.uses_v1(version, gpu, kv_is_stated=kv_is_stated)
     return versions.rules(version, v1=v1)
+
+
+def _in_dtype(d: Deployment) -> Deployment:
+    """The deployment in the dtype that is asked for; what is quantised stays as it is.
+
+    Source: vLLM ``config/model.py`` ``_get_and_verify_dtype``.
+    """
+    dtype = further(d).dtype
+    if dtype is None or dtype is d.model.dtype:
+        return d
+    plain = plain_scheme(dtype)
+    is_plain = d.scheme.name == d.model.dtype.name
+    model = replace(
+        d.model, dtype=dtype, scheme=plain if d.model.scheme.name == d.scheme.name and is_plain
+        else d.model.scheme,
+    )  # fmt: skip
+    follows = not d.kv_is_stated and d.kv.name == d.model.dtype.name
+    return d._replace(
+        model=model,
+        scheme=plain if is_plain else d.scheme,
+        kv=KV_FORMATS[dtype.name] if follows else d.kv,
+    )
 
 
 def _check_version(d: Deployment) -> Deployment:

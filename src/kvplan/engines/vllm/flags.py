@@ -27,6 +27,8 @@ def serve_command(deployment: Deployment, more: Further, block_size: int | None)
     if d.ep > 1:
         words.append("--enable-expert-parallel")
     words += ["--max-model-len", str(args.max_model_len)]
+    if more.dtype is not None:
+        words += ["--dtype", _DTYPES[more.dtype.name]]
     if d.weights_are_stated and d.scheme.name in _ONLINE:
         words += ["--quantization", _ONLINE[d.scheme.name]]
     if d.kv_is_stated and (d.kv.name not in _SIXTEEN_BIT or d.model.kv_cache_dtype is not None):
@@ -63,6 +65,7 @@ def serve_command(deployment: Deployment, more: Further, block_size: int | None)
 
 _SIXTEEN_BIT = {"bf16": "bfloat16", "fp16": "float16"}
 """KV formats that vLLM uses unless told otherwise or the checkpoint declares its own."""
+_DTYPES = {**_SIXTEEN_BIT, "fp32": "float32"}
 _ONLINE = {"fp8": "fp8", "nf4": "bitsandbytes"}
 """Formats that vLLM makes from a 16-bit checkpoint while loading; others need their own files."""
 

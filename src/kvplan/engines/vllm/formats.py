@@ -14,6 +14,7 @@ from kvplan.engines.vllm.versions import latent_block_size, parse
 from kvplan.errors import UnsupportedCombination
 from kvplan.model.caches import ChunkedLocal, Compressed, Indexer, Latent, SlidingWindow
 from kvplan.model.model import Model
+from kvplan.precision.format import FP32
 from kvplan.precision.kv import KV_FORMATS, KvFormat
 
 _SIXTEEN_BIT = {"bf16", "fp16"}
@@ -74,6 +75,8 @@ def refusal(deployment: Deployment, kv: KvFormat) -> str | None:
     name = kv.name
     if is_packed(model):
         return None if name.startswith("fp8") else "its layout takes only fp8"
+    if name == FP32.name and model.dtype is FP32:
+        return None
     if name in _SIXTEEN_BIT:
         if deployment.kv_is_stated and kv.k.bits != model.dtype.bits:
             return f"the model's dtype is {model.dtype.name}, and a 16-bit KV cache must match it"
@@ -154,13 +157,13 @@ def check_format(deployment: Deployment) -> None:
 
 
 def accepted(deployment: Deployment) -> list[KvFormat]:
-    """The formats vLLM takes here; of the two 16-bit types only the model's own."""
-    sixteen = "fp16" if deployment.model.dtype.name == "fp16" else "bf16"
+    """The formats vLLM takes here; of the plain types only the model's own."""
+    own = deployment.model.dtype.name
+    own = own if own in {"fp16", "fp32"} else "bf16"
     return [
         form
         for form in KV_FORMATS.values()
-        if (form.name == sixteen or form.name not in _SIXTEEN_BIT)
-        and refusal(deployment, form) is None
+        if (form.name == own or form.name not in _SIXTEEN_BIT) and refusal(deployment, form) is None
     ]
 
 

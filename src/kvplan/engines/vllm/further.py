@@ -8,12 +8,17 @@ from typing import NamedTuple
 from kvplan.deployment import Deployment
 from kvplan.errors import InputError, nearest_names
 from kvplan.model.caches import Recurrent
+from kvplan.precision.format import BF16, FP16, FP32, Format
 from kvplan.units import parse_count
 
 KNOWN = (
-    "num_gpu_blocks_override", "kv_cache_dtype_skip_layers", "mamba_ssm_cache_dtype", "use_v1",
+    "num_gpu_blocks_override", "kv_cache_dtype_skip_layers", "mamba_ssm_cache_dtype", "dtype",
+    "use_v1",
 )  # fmt: skip
 _SWITCH = {"0": False, "false": False, "1": True, "true": True}
+_DTYPES = {
+    "float32": FP32, "float": FP32, "bfloat16": BF16, "float16": FP16, "half": FP16,
+}  # fmt: skip
 _STATE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 _PROTECTED = 2
 """Layers at each end that TurboQuant leaves at 16 bits in a model without recurrent layers."""
@@ -30,6 +35,8 @@ class Further(NamedTuple):
     """The same for every layer with a window."""
     mamba_ssm_cache_bytes: int | None = None
     """Bytes of a recurrent state's element."""
+    dtype: Format | None = None
+    """What the model runs in, and its 16-bit weights and KV cache with it."""
     use_v1: bool | None = None
     """The environment's ``VLLM_USE_V1``, which 0.8 to 0.10 listen to."""
 
@@ -62,6 +69,10 @@ def understood(extra: tuple[tuple[str, str], ...], protected_layers: int = 0) ->
             if value not in _STATE_BYTES and value != "auto":
                 raise InputError(f"{option}={value}: it is one of auto, {', '.join(_STATE_BYTES)}")
             found = found._replace(mamba_ssm_cache_bytes=_STATE_BYTES.get(value))
+        elif name == "dtype":
+            if value not in _DTYPES and value != "auto":
+                raise InputError(f"{option}={value}: it is one of auto, {', '.join(_DTYPES)}")
+            found = found._replace(dtype=_DTYPES.get(value))
         elif name == "use_v1":
             if value.lower() not in _SWITCH:
                 raise InputError(f"{option}={value}: it is one of {', '.join(_SWITCH)}")

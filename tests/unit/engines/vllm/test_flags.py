@@ -108,3 +108,21 @@ def test_a_format_that_wants_its_own_checkpoint_is_said() -> None:
     assert said("awq")
     assert not said("fp8")  # made while loading
     assert not said("bf16")  # the checkpoint's own
+
+
+def test_the_dtype_that_a_model_is_run_in() -> None:
+    """Pages and weights at 32 bits are twice those at the tiny model's own 16."""
+    d = build_deployment(tiny_model(), gpu="h100-sxm", seq="2k", engine_arg=["dtype=float32"])
+    resolved = ENGINE.resolve(d)
+    assert resolved.kv.name == resolved.scheme.name == "fp32"
+    assert value(ENGINE.flags(resolved), "--dtype") == "float32"
+    own = ENGINE.resolve(build_deployment(tiny_model(), gpu="h100-sxm", seq="2k"))
+    pages = [ENGINE.kv_layout(asked, 0).block_bytes or 0 for asked in (resolved, own)]
+    weights = [ENGINE.weight_bytes(asked, 0) for asked in (resolved, own)]
+    assert pages[0] == 2 * pages[1]
+    assert weights[0] == 2 * weights[1]
+    quantised = build_deployment(
+        tiny_model(), gpu="h100-sxm", seq="2k", kv="fp8", weights="awq", engine_arg=["dtype=half"]
+    )
+    kept = ENGINE.resolve(quantised)
+    assert (kept.kv.name, kept.scheme.name) == ("fp8_e4m3", "awq")

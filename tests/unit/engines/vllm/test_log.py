@@ -218,3 +218,23 @@ def test_hostile_lines_take_linear_time(line: str) -> None:
 def test_a_cold_compile_is_noticed() -> None:
     o = read("torch.compile takes 31.07 s in total\nAvailable KV cache memory: 1.0 GiB\n")
     assert o.cold_compile
+
+
+ONE_TO_A_LINE = """\
+INFO 12-13 19:54:18 worker.py:243] total_gpu_memory     79.22GiB
+the current vLLM instance can use    71.29GiB
+model weights take   14.96GiB
+non_torch_memory     1.79GiB
+PyTorch activation peak memory       1.26GiB
+available_kv_cache_memory    53.29GiB
+"""
+"""vllm-011 of https://github.com/vllm-project/vllm/pull/10511."""
+
+
+def test_figures_one_to_a_line() -> None:
+    o = read_log(ONE_TO_A_LINE.splitlines())
+    figures = (
+        o.device_bytes, o.claim_bytes, o.weight_bytes, o.runtime_bytes, o.activation_bytes,
+        o.pool_bytes,
+    )  # fmt: skip
+    assert figures == tuple(round(gib * GIB) for gib in (79.22, 71.29, 14.96, 1.79, 1.26, 53.29))
