@@ -113,6 +113,9 @@ class Vllm:
             moe_intermediate_size=model.expert_width,
             expert_parallel=d.ep > 1,
             logits_per_seq=1 + args.speculative_tokens,
+            logit_softcap=bool(
+                model.facts.get("final_logit_softcapping", model.model_type in _SOFTCAPPED)
+            ),
             # V0 with chunked prefill profiled a step that samples nothing, up to 0.7.
             samples=version >= (0, 8) or tokens >= (args.max_model_len or 0),
         )
@@ -292,6 +295,9 @@ class Vllm:
         return found
 
 
+_SOFTCAPPED = {"gemma2", "gemma3n_text"}
+"""Classes whose logits are capped unless the config says null: ``Gemma2Config``,
+``Gemma3nTextConfig`` (``final_logit_softcapping`` 30.0)."""
 _IN_FLIGHT_KINDS = {"sliding_window", "chunked_local", "compressed", "compressor_state"}
 """Kinds that keep the tokens in flight beside their own."""
 
@@ -394,7 +400,10 @@ def _in_dtype(d: Deployment) -> Deployment:
         else d.model.scheme,
     )  # fmt: skip
     follows = not d.kv_is_stated and d.kv.name == d.model.dtype.name
+    # What was said of a 32-bit checkpoint's 16 bits does not hold any more.
+    said = tuple(text for text in d.assumptions if "served at 16 bits" not in text)
     return d._replace(
+        assumptions=said,
         model=model,
         scheme=plain if is_plain else d.scheme,
         kv=KV_FORMATS[dtype.name] if follows else d.kv,

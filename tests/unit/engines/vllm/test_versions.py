@@ -258,3 +258,10 @@ def test_proposed_tokens_are_sampled_too() -> None:
     d = build_deployment("llama-3.1-8b", gpu="h100-sxm", seq="4k", speculative_tokens=2)
     activation = VLLM.overheads(VLLM.resolve(d), 0)[0]
     assert activation.likely == 14 * 1024 * 3 * 128_256 + 8192 * 2 * 4096
+
+
+def test_capped_logits_are_held_once_more_at_the_careful_end() -> None:
+    """Gemma 2: 16 + 4 B a logit, 1,024 sequences of 256,000, and 8,192 hidden rows of 3,584."""
+    d = build_deployment("gemma-2-9b", gpu="h100-sxm", seq="8k")
+    activation = VLLM.overheads(VLLM.resolve(d), 0)[0]
+    assert activation.high == 20 * 1024 * 256_000 + 8192 * 2 * 3584
