@@ -37,9 +37,7 @@ def main() -> None:
     for _ in range(rounds):
         for name, (words, _) in COMMANDS.items():
             start = time.perf_counter()
-            subprocess.run(
-                words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True
-            )
+            subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
             fastest[name] = min(fastest[name], time.perf_counter() - start)
     bare = fastest["python -c pass"]
     print(f"{'command':<26}{'ms':>8}{'ratio':>8}{'aim':>8}")

@@ -90,6 +90,14 @@ ModelArgument = Annotated[
         show_default=False,
     ),
 ]
+ModelsArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODEL...",
+        help="Bundled names, config.json files, model folders, .gguf files, hub ids or profiles.",
+        show_default=False,
+    ),
+]
 FormatOption = Annotated[
     str,
     typer.Option(
