@@ -237,3 +237,20 @@ def test_settings_that_an_engine_has_not_are_said(kvplan: Kvplan, engine: str) -
     run = kvplan(*FITS, "--engine", engine, "--max-num-seqs", "4", "--block-size", "32")
     assert run.code == 0
     assert f"--engine {engine} has no --block-size, --max-num-seqs: not used" in run.out
+
+
+def test_several_models_and_gpus_are_side_by_side(kvplan: Kvplan) -> None:
+    # 2 models x 2 GPUs; the 24 GB card cannot hold 131,072 tokens of Llama 3.1 8B beside 15 GiB
+    run = kvplan(
+        "fit", "llama-3.1-8b", "llama-3.2-1b", "--gpu", "a100-80g,rtx-4090", "--seq", "128k"
+    )
+    assert run.code == 1
+    verdicts = [word for word in run.out.split() if word in {"FITS", "TIGHT", "OOM"}]
+    assert verdicts == ["FITS", "OOM", "FITS", "FITS"]
+    assert kvplan("fit", "llama-3.2-1b", "--gpu", "a100-80g,rtx-4090", "--seq", "8k").code == 0
+
+
+def test_explain_is_of_one_deployment(kvplan: Kvplan) -> None:
+    run = kvplan("fit", "llama-2-7b", "llama-7b", "--gpu", "a100-80g", "--explain")
+    assert run.code == 2
+    assert "one model and one GPU" in run.err
