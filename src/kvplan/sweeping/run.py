@@ -20,7 +20,7 @@ from kvplan.sweeping.row_file import Row, RowFile, read_rows
 from kvplan.sweeping.where import parse_where
 from kvplan.sweeping.writers import LINE_FORMATS, Kept, load_writer
 
-BLOCK_ROWS = 16_384
+BLOCK_ROWS = 65_536
 WORTH_PROCESSES = 200_000
 """Rows from which other processes pay for their start."""
 _KEPT = "kept:"
