@@ -172,8 +172,3 @@ def format_tokens(count: int) -> str:
         if count >= unit and count % unit == 0:
             return f"{count // unit}{suffix}"
     return f"{count:,}"
-
-
-def as_plain(value: Any) -> Any:
-    """A NumPy scalar or array as plain Python, anything else as it is."""
-    return value.tolist() if hasattr(value, "tolist") else value

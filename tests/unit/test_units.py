@@ -9,7 +9,6 @@ from kvplan.errors import InputError
 from kvplan.units import (
     INT64_MAX,
     MAX_TOKENS,
-    as_plain,
     at_most,
     cdiv,
     checked_bytes,
@@ -208,10 +207,3 @@ def test_format_bytes_and_tokens() -> None:
 def test_bounds_are_those_documented() -> None:
     assert MAX_TOKENS == 1_099_511_627_776
     assert INT64_MAX == 9_223_372_036_854_775_807
-
-
-def test_as_plain() -> None:
-    assert as_plain(7) == 7
-    assert as_plain(np.int64(7)) == 7
-    assert type(as_plain(np.int64(7))) is int
-    assert as_plain(np.array([1, 2])) == [1, 2]

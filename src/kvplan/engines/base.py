@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from kvplan.model.rows import Row, largest_tokens, sequence_bytes
 
@@ -194,6 +194,7 @@ class Settled(NamedTuple):
     max_sequences: int
 
 
+@runtime_checkable
 class SettlesLoads(Protocol):
     """What an engine answers besides, so that a sweep resolves it once for many loads.
 

@@ -15,7 +15,6 @@ EMBEDDING, HEAD, NORMS, ROUTER, VISION = "embedding", "head", "norms", "router",
 ATTENTION, MLP, EXPERTS, SHARED_EXPERTS, MIXER = (
     "attention", "mlp", "experts", "shared_experts", "mixer",
 )  # fmt: skip
-MTP = "mtp"
 
 VOCAB_PADDING = 64
 """vLLM pads the vocabulary to a multiple of 64 before splitting it over ranks.

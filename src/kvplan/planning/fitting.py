@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kvplan.deployment import AUTO_LENGTH, Deployment
-from kvplan.engines.base import Engine, Settled
+from kvplan.engines.base import Engine, Settled, SettlesLoads
 from kvplan.errors import InputError, KvplanError
 from kvplan.planning.budget import Budget, StagePool, causes, stage_budget, stage_pool
 from kvplan.planning.edges import Bools, Ints
@@ -134,13 +134,12 @@ class Fitting:
 def _settled_loads(engine: Engine, asked: Deployment) -> Settled:
     """What the engine says of it; nothing is settled where it says nothing or refuses."""
     nothing = Settled(1, 0, 0)
-    if asked.args.max_model_len == AUTO_LENGTH:
+    if asked.args.max_model_len == AUTO_LENGTH or not isinstance(engine, SettlesLoads):
         return nothing
     try:
-        said: Settled | None = getattr(engine, "settled", lambda _: None)(asked)
+        return engine.settled(asked) or nothing
     except KvplanError:
         return nothing
-    return said or nothing
 
 
 def array_budgets(pools: Pools, seq: Ints, batch: Ints) -> Iterator[Budget]:

@@ -27,8 +27,6 @@ class KvFormat(NamedTuple):
     source: str
     residual_tokens: int = 0
     """Most recent tokens kept at 16 bits beside the quantised ones (KIVI)."""
-    keeps_16_bit: str | None = None
-    """What the engine leaves at 16 bits under this format."""
 
     @property
     def bits(self) -> float:
@@ -62,7 +60,6 @@ def _same(
 _ALL = ("vllm", "sglang", "tensorrt-llm", "llamacpp", "transformers")
 _VLLM_DOC = "vLLM documentation, Quantized KV Cache"
 _TURBO_DOC = "vLLM pull requests 38479 and 40108 (Gemma-4 and dense models, wikitext and GSM8K)"
-_TURBO_KEEPS = "the first two and last two layers of a dense model"
 _LCPP = "llama.cpp pull request 7412 (Llama-3-8B, wikitext)"
 
 _TOKEN_HEAD = {bits: Format(f"int{bits}_row32", bits, WHOLE_ROW, 32) for bits in (8, 4)}
@@ -111,19 +108,19 @@ KV_FORMATS: dict[str, KvFormat] = {
         ),
         KvFormat(
             "turboquant_k8v4", FP8, _TURBO_V[4], ("vllm",), 1.17,
-            "perplexity +1.17 %; GSM8K 0.860 against 0.900", _TURBO_DOC, keeps_16_bit=_TURBO_KEEPS,
+            "perplexity +1.17 %; GSM8K 0.860 against 0.900", _TURBO_DOC,
         ),
         KvFormat(
             "turboquant_4bit_nc", _TURBO_K[4], _TURBO_V[4], ("vllm",), 2.71,
-            "perplexity +2.71 %; GSM8K 0.840 against 0.900", _TURBO_DOC, keeps_16_bit=_TURBO_KEEPS,
+            "perplexity +2.71 %; GSM8K 0.840 against 0.900", _TURBO_DOC,
         ),
         KvFormat(
             "turboquant_k3v4_nc", _TURBO_K[3], _TURBO_V[4], ("vllm",), 10.63,
-            "perplexity +10.63 %; GSM8K 0.780 against 0.900", _TURBO_DOC, keeps_16_bit=_TURBO_KEEPS,
+            "perplexity +10.63 %; GSM8K 0.780 against 0.900", _TURBO_DOC,
         ),
         KvFormat(
             "turboquant_3bit_nc", _TURBO_K[3], _TURBO_V[3], ("vllm",), 20.59,
-            "perplexity +20.59 %; GSM8K 0.720 against 0.900", _TURBO_DOC, keeps_16_bit=_TURBO_KEEPS,
+            "perplexity +20.59 %; GSM8K 0.720 against 0.900", _TURBO_DOC,
         ),
         _same(
             "fp8_ds_mla", Format("fp8_ds_mla", 8, 128, 32, rope=BF16), ("vllm",), 0.1,

@@ -5,7 +5,7 @@ Names are those of the single-row CSV (`kvplan.reports.csv_report`) where the fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from kvplan.errors import InputError, nearest_names
@@ -155,8 +155,3 @@ def described() -> str:
 def _row(column: Column) -> str:
     name = f"`{column.name}`" + ("" if column.usual or column in FLAG_COLUMNS else " (on request)")
     return f"| {name} | {column.unit} | {column.kind} | {column.meaning} |"
-
-
-def names_of(columns: Sequence[Column]) -> list[str]:
-    """Their names."""
-    return [column.name for column in columns]

@@ -22,7 +22,7 @@ from kvplan.model.tensors import (
     plain_mlp,
     router,
 )
-from kvplan.sources.huggingface.architecture import FULL, SLIDING, Weights, kv_heads
+from kvplan.sources.huggingface.architecture import FULL, SLIDING, kv_heads
 from kvplan.sources.huggingface.fields import Fields
 
 K = TypeVar("K", bound=Hashable)
@@ -188,14 +188,3 @@ def vector(name: str, size: int, part: str = NORMS) -> Tensor:
 def matrix(name: str, rows: int, columns: int, part: str = MLP) -> Tensor:
     """A matrix that every rank holds whole."""
     return Tensor(part, name, rows, columns)
-
-
-def dense_stack(
-    c: Fields, layer: Callable[[], Sequence[Tensor]], last: Callable[[], tuple[Tensor, ...]]
-) -> Callable[[], Weights]:
-    """Counts a model whose layers are all alike."""
-
-    def count() -> Weights:
-        return Weights([tuple(layer())] * c.layers(), last())
-
-    return count
