@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from builders import TINY_LLAMA
+from filemakers import TINY_GGUF, gguf_bytes, tiny_gguf_tensors
 
 from .conftest import Kvplan
 
@@ -167,6 +168,22 @@ def test_models_import_writes_a_profile_that_reads_back(kvplan: Kvplan, tmp_path
     ]
     assert both[0]["kv_cache"] == both[1]["kv_cache"]
     assert both[0]["memory"] == both[1]["memory"]
+
+
+def test_models_import_takes_a_gguf_file_and_a_profile(kvplan: Kvplan, tmp_path: Path) -> None:
+    (tmp_path / "tiny.gguf").write_bytes(gguf_bytes(TINY_GGUF, tiny_gguf_tensors()))
+    for source, target in (("tiny.gguf", "tiny.yaml"), ("tiny.yaml", "again.yaml")):
+        run = kvplan("models", "import", source, "--output", target)
+        assert (run.code, run.out, run.err) == (0, "", "")
+    profile = yaml.safe_load((tmp_path / "again.yaml").read_text())
+    assert profile["sources"] == ["GGUF header of tiny.gguf", "profile tiny.yaml"]
+    words = ("--gpu", "l4", "--seq", "1k", "--engine", "none", "--format", "json")
+    one, *others = (
+        json.loads(kvplan("fit", ref, *words).out)
+        for ref in ("tiny.gguf", "tiny.yaml", "again.yaml")
+    )
+    for other in others:
+        assert (one["kv_cache"], one["memory"]) == (other["kv_cache"], other["memory"])
 
 
 def test_models_import_of_a_bundled_name_is_its_profile(kvplan: Kvplan) -> None:

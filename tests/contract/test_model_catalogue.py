@@ -207,6 +207,8 @@ def test_what_people_type_is_found(spelling: str, name: str) -> None:
 def test_a_profile_is_valid_and_traced(path: Path) -> None:
     profile = read_profile(str(path))
     assert profile["name"] == path.stem
+    assert "config" in profile, "a bundled model is described by its published config"
+    assert "gguf" not in profile
     for key in ("display_name", "family", "hub_id", "sources"):
         assert profile[key], key
     checkpoint = profile.get("checkpoint", {})

@@ -14,7 +14,7 @@ from typing import TypeVar
 from kvplan.checking.document import Place
 from kvplan.checking.manifests.engines import Deployed, deployed_by_command, deployed_by_manifest
 from kvplan.checking.matrix import Cell
-from kvplan.checking.models import Models, gpu_ref
+from kvplan.checking.models import OFFLINE, Models, gpu_ref
 from kvplan.checking.paths import Folder, shown
 from kvplan.checking.plan import Choice, Manifest, Problem
 from kvplan.deployment import Deployment
@@ -85,7 +85,15 @@ class Asker:
     def _model(self, choices: dict[str, Choice]) -> Model:
         assume, sets = choices.get("assume"), choices.get("set")
         words = sets.value if sets is not None and isinstance(sets.value, tuple) else ()
-        model = choices["model"]
+        model, revision = choices["model"], choices.get("revision")
+        if revision is not None:
+            raise AtPlace(
+                Problem(
+                    revision.place,
+                    f"revision {revision.text} is one of the hub, which a check does not ask",
+                    OFFLINE,
+                )
+            )
         return _placed(
             model.place,
             lambda: self._models.load(

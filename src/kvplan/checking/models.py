@@ -15,7 +15,7 @@ from kvplan.question import settings_of
 from kvplan.sources import load_model, model_from_profile
 
 _PATH_ENDINGS = (".json", ".yaml", ".yml", ".gguf", ".safetensors")
-_OFFLINE = (
+OFFLINE = (
     "kvplan check uses no network: name a bundled model (kvplan models list), or keep the model's "
     "config.json in the repository and give its path."
 )
@@ -72,5 +72,5 @@ def _load(ref: str, path: str | None, assume: str | None, sets: tuple[str, ...])
         name = match.profile["name"]
         return model_from_profile(match.profile, f"bundled: {name}", assume, overrides)
     if hub or "/" in ref:
-        raise ModelNotFound(f"{ref!r} is neither bundled nor a file here", hint=_OFFLINE)
+        raise ModelNotFound(f"{ref!r} is neither bundled nor a file here", hint=OFFLINE)
     return load_model(ref, assume=assume, overrides=overrides)  # not found: it names the nearest

@@ -143,7 +143,7 @@ def import_model(
         str,
         typer.Argument(
             metavar="REF",
-            help="A hub id, a model folder, a config.json or a bundled name.",
+            help="A hub id, a model folder, a config.json, a .gguf, a bundled name or a profile.",
             show_default=False,
         ),
     ],

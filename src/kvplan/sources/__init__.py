@@ -64,7 +64,7 @@ def profile_from(ref: str, *, revision: str | None = None) -> str:
     An ``org/name`` is asked for on the hub, although a profile may be bundled; any other name is a
     bundled one.
     """
-    from kvplan.sources.importing import as_yaml, profile_text
+    from kvplan.sources.importing import again_text, as_yaml, gguf_text, profile_text
 
     ref = ref.strip()
     hub_id = _hub_id(ref, revision) or (
@@ -81,11 +81,11 @@ def profile_from(ref: str, *, revision: str | None = None) -> str:
         if match is None:
             raise _not_found(ref, catalogue("models"))
         return as_yaml(match.profile)
-    if ref.lower().endswith((".gguf", ".yaml", ".yml")):
-        raise InputError(
-            f"{ref}: a profile is made from a config.json, a model folder or a hub id",
-            hint="A .gguf file or a profile is taken by its path as it is.",
-        )
+    if not os.path.isdir(ref):
+        if ref.lower().endswith(".gguf"):
+            return gguf_text(ref)
+        if ref.lower().endswith((".yaml", ".yml")):
+            return again_text(ref)
     return profile_text(_published(ref))
 
 
@@ -96,6 +96,8 @@ def model_from_profile(
     overrides: Mapping[str, str] | None = None,
 ) -> Model:
     """The model of a profile, bundled or a user's own: both have the same form."""
+    if "gguf" in profile:
+        return _from_gguf_profile(profile, source, assume, overrides)
     facts = profile.get("checkpoint", {})
     return read_config(
         profile["config"],
@@ -107,6 +109,35 @@ def model_from_profile(
         assume=assume,
         overrides=overrides,
         hub_id=profile.get("hub_id"),
+    )
+
+
+def _from_gguf_profile(
+    profile: Mapping[str, Any],
+    source: str,
+    assume: str | None,
+    overrides: Mapping[str, str] | None,
+) -> Model:
+    from dataclasses import replace
+
+    from kvplan.sources.gguf import model_of
+    from kvplan.sources.gguf.profile import header_of
+
+    if overrides:
+        raise _set_with_gguf(source)
+    header = header_of(profile["gguf"], source)
+    model = model_of(header, name=profile["name"], source=source, where=source, assume=assume)
+    facts = profile.get("checkpoint")
+    if facts:
+        stated = Checkpoint(facts.get("parameters"), facts.get("size_bytes"), facts.get("source"))
+        model = replace(model, checkpoint=stated)
+    return replace(model, hub_id=profile.get("hub_id"))
+
+
+def _set_with_gguf(source: str) -> InputError:
+    return InputError(
+        f"--set is not taken with a GGUF file: {source} holds the tensors themselves",
+        hint="Ask what-if questions of the model's config.json or its bundled name.",
     )
 
 
@@ -132,10 +163,7 @@ def _from_path(path: str, assume: str | None, overrides: Mapping[str, str] | Non
         raise ModelNotFound(f"{path}: there is no such file or folder", hint=_LIST)
     if path.lower().endswith(".gguf") and not os.path.isdir(path):
         if overrides:
-            raise InputError(
-                f"--set is not taken with a GGUF file: {path} holds the tensors themselves",
-                hint="Ask what-if questions of the model's config.json or its bundled name.",
-            )
+            raise _set_with_gguf(path)
         from kvplan.sources.gguf import read_gguf
 
         return read_gguf(path, assume=assume)

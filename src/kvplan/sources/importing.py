@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kvplan.errors import InputError
+from kvplan.files import MAX_DOCUMENT_BYTES
 from kvplan.sources.published import Published
 from kvplan.sources.safetensors import Index
 from kvplan.sources.stored import with_stored
@@ -34,6 +36,45 @@ def profile_text(published: Published) -> str:
     return as_yaml(profile)
 
 
+def gguf_text(path: str) -> str:
+    """The YAML of a GGUF file, or of all its parts; it reads back to the same model."""
+    from kvplan.sources.gguf import model_of, name_of
+    from kvplan.sources.gguf.parts import read_parts
+    from kvplan.sources.gguf.profile import header_of, section_of
+
+    header, parts = read_parts(path)
+    section = section_of(header, path)
+    _check_length(len(repr(section)), path)  # about the same, before the slow writing of YAML
+    name = _name(name_of(header, path))
+    model_of(header_of(section, path), name=name, source=path, where=path)  # or it says why not
+    origin = f"GGUF header of {path}" + (f" ({parts} parts)" if parts > 1 else "")
+    text = as_yaml({"name": name, "gguf": section, "sources": [_one_line(origin)]})
+    _check_length(len(text.encode()), path)
+    return text
+
+
+def _check_length(length: int, path: str) -> None:
+    """A profile that is longer than a document may be would not be read back."""
+    if length > MAX_DOCUMENT_BYTES:
+        raise InputError(
+            f"{path}: its profile would have {length:,} bytes; a document has at most "
+            f"{MAX_DOCUMENT_BYTES:,}",
+            hint="The .gguf file itself is taken by its path.",
+        )
+
+
+def again_text(path: str) -> str:
+    """The YAML of a person's own profile once more, with where it came from."""
+    from kvplan.sources import model_from_profile
+    from kvplan.sources.schema import read_profile
+
+    profile = read_profile(path)
+    model_from_profile(profile, path)  # or it says why not
+    origin = _one_line(f"profile {path}")
+    sources = [source for source in profile.pop("sources", []) if source != origin]
+    return as_yaml({**profile, "sources": [*sources, origin]})
+
+
 def as_yaml(profile: Mapping[str, Any]) -> str:
     """A profile in the form of ``configs/models``."""
     import yaml
@@ -46,7 +87,22 @@ def as_yaml(profile: Mapping[str, Any]) -> str:
         def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
             return True  # a profile with aliases would not be read back
 
-    return yaml.dump(dict(profile), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
+    class InLine(list[Any]):
+        """A list on one line: a tensor, or one number a layer."""
+
+    def in_line(dumper: yaml.SafeDumper, data: InLine) -> yaml.Node:
+        return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True)
+
+    Dumper.add_representer(InLine, in_line)
+    document = dict(profile)
+    if "gguf" in document:
+        document["gguf"] = {
+            key: {k: InLine(v) if isinstance(v, list) else v for k, v in value.items()}
+            if isinstance(value, dict)
+            else value
+            for key, value in document["gguf"].items()
+        }
+    return yaml.dump(document, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100)
 
 
 def _checkpoint(published: Published, model: Model) -> dict[str, Any]:

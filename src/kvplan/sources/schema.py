@@ -11,7 +11,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 from pydantic_core import ErrorDetails
 
+from kvplan.errors import MalformedFile
 from kvplan.forms import NAME_IN_WORDS, STRICT, Form, Name, Text, Words, read_form
+from kvplan.sources.gguf.profile import MAX_TENSORS
 
 HubId = Annotated[
     str, Field(max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -35,8 +37,21 @@ class CheckpointForm(_Strict):
     source: Text | None = None
 
 
+class GgufForm(_Strict):
+    """What the header of a GGUF file says of memory, checked by the reader of such headers."""
+
+    metadata: Annotated[dict[str, Any], Field(min_length=1)]
+    """The architecture's keys, with its name in front of them as in the file."""
+    vocabulary: Annotated[int, Field(ge=0, le=10**8)] | None = None
+    """Tokens that the file lists."""
+    tensors: Annotated[
+        dict[str, Annotated[list[Any], Field(min_length=1)]], Field(max_length=MAX_TENSORS)
+    ] = {}
+    """Name → GGML type and dimensions, the row length first as GGML has them."""
+
+
 class Profile(_Strict):
-    """One model. A person's own file needs ``name`` and ``config``."""
+    """One model. A person's own file needs ``name``, and ``config`` or ``gguf``."""
 
     name: Name
     display_name: Text | None = None
@@ -44,8 +59,10 @@ class Profile(_Strict):
     """What an incomplete name may be, such as ``llama-3.1``."""
     hub_id: HubId | None = None
     aliases: list[Name] = []
-    config: Annotated[dict[str, Any], Field(min_length=1)]
+    config: Annotated[dict[str, Any], Field(min_length=1)] | None = None
     """The facts of the published ``config.json``, checked by the reader of its ``model_type``."""
+    gguf: GgufForm | None = None
+    """The facts of a GGUF file, in place of ``config``."""
     checkpoint: CheckpointForm | None = None
     sources: list[Text] = []
     notes: Text | None = None
@@ -53,7 +70,17 @@ class Profile(_Strict):
 
 def read_profile(path: str) -> dict[str, Any]:
     """The profile in a YAML file, valid in every key; what was left out stays out."""
-    return read_form(path, FORM)
+    profile = read_form(path, FORM)
+    if "config" in profile and "gguf" in profile:
+        raise MalformedFile(path, "config and gguf are both stated", hint="Keep one of them.")
+    if "config" not in profile and "gguf" not in profile:
+        raise MalformedFile(
+            path,
+            "config is missing",
+            hint="A profile has the keys of a config.json under config:, or a GGUF file's under "
+            "gguf:, as kvplan models import writes them.",
+        )
+    return profile
 
 
 def _special(fault: ErrorDetails, key: str) -> Words | None:

@@ -91,6 +91,13 @@ def test_models_that_are_not_known(tmp_path: Path) -> None:
         assert "uses no network" in hint
 
 
+def test_a_revision_needs_the_hub(tmp_path: Path) -> None:
+    for model in ("llama-3.1-8b", "acme/secret-8b"):
+        found = faulty(tmp_path, deployment("seq: 8k", "revision: main", model=model))
+        assert found[:2] == (7, "revision main is one of the hub, which a check does not ask")
+        assert "uses no network" in found[2]
+
+
 def test_gpus_that_are_not_known(tmp_path: Path) -> None:
     for gpu, said in (("h1000", "is not a GPU"), ("a100", "does not say which memory"),
                       ("local", "whatever machine runs the check"),

@@ -201,11 +201,9 @@ def test_a_profile_reads_back_to_the_same_model(tmp_path: Path) -> None:
     assert str(folder) in " ".join(text.split())  # a long line is folded
 
 
-def test_profiles_are_made_of_configs_only(tmp_path: Path) -> None:
-    path = tmp_path / "tiny.gguf"
-    path.write_bytes(gguf_bytes(TINY_GGUF))
-    with pytest.raises(InputError, match=r"made from a config\.json"):
-        profile_from(str(path))
+def test_a_profile_is_made_of_what_exists(tmp_path: Path) -> None:
+    with pytest.raises(ModelNotFound, match="there is no such file or folder"):
+        profile_from(str(tmp_path / "none.gguf"))
     with pytest.raises(ModelNotFound, match="neither a bundled model nor a file"):
         profile_from("no-such-thing")
 

@@ -29,6 +29,8 @@ MAX_KEPT_ELEMENTS = 65_536
 MAX_ENTRIES = 1_000_000
 """Most keys or tensors believed; the largest published file has some thousands."""
 MAX_DIMENSIONS = 4
+VOCABULARY = "tokenizer.ggml.tokens"
+"""The key of the list of tokens, of which only the length counts."""
 _WINDOW = 4 * MIB
 
 _U8, _I8, _U16, _I16, _U32, _I32, _F32, _BOOL, _STRING, _ARRAY, _U64, _I64, _F64 = range(13)
@@ -57,6 +59,21 @@ class Header(NamedTuple):
     lengths: dict[str, int]
     """Elements of every list, kept or not."""
     tensors: dict[str, TensorInfo]
+
+
+def tensor_info(name: str, form: Format, shape: tuple[int, ...]) -> TensorInfo:
+    """The tensor with its bytes; a ``ValueError`` says why there can be none like it."""
+    rows = 1
+    for length in shape[1:]:
+        rows *= length
+    if shape[0] % form.packs:
+        raise ValueError(
+            f"tensor {name!r} has rows of {shape[0]}, which blocks of {form.packs} "
+            f"({form.name}) do not divide"
+        )
+    if shape[0] * rows > INT64_MAX:
+        raise ValueError(f"tensor {name!r} is larger than any memory")
+    return TensorInfo(form, shape, form.matrix_bytes(rows, shape[0]))
 
 
 def read_header(path: str) -> Header:
@@ -155,27 +172,15 @@ class _Walk:
             form = TYPES.get(number)
             if form is None:
                 raise self._fault(f"tensor {name!r} has the unknown type {number}", start)
-            size = self._tensor_bytes(name, shape, form, start)
+            try:
+                found[name] = tensor_info(name, form, shape)
+            except ValueError as error:
+                raise self._fault(str(error), start) from None
             if offset % alignment:
                 raise self._fault(f"tensor {name!r} is not aligned to {alignment} bytes", start)
-            found[name] = TensorInfo(form, shape, size)
-            places.append((offset, size, name))
+            places.append((offset, found[name].size_bytes, name))
         self._check_places(places, round_up(self.position, alignment))
         return found
-
-    def _tensor_bytes(self, name: str, shape: tuple[int, ...], form: Format, start: int) -> int:
-        rows = 1
-        for length in shape[1:]:
-            rows *= length
-        if shape[0] % form.packs:
-            raise self._fault(
-                f"tensor {name!r} has rows of {shape[0]}, which blocks of {form.packs} "
-                f"({form.name}) do not divide",
-                start,
-            )
-        if shape[0] * rows > INT64_MAX:
-            raise self._fault(f"tensor {name!r} is larger than any memory", start)
-        return form.matrix_bytes(rows, shape[0])
 
     def _check_places(self, places: list[tuple[int, int, str]], data: int) -> None:
         """Tensors lie one after the other, without overlap, within the file."""
