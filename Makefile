@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: fit test lint types check fix catalogue bench clean
+.PHONY: fit test lint types check fix catalogue bench gguf-files clean
 
 fit: $(READY)  ## set up and run the main job
 	$(BIN)/kvplan fit llama-7b --gpu a100-80g --seq 32k
@@ -37,6 +37,13 @@ bench: $(READY)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/check.py
 	$(BIN)/python benchmarks/sweep.py
+
+gguf-files: $(READY)  ## fetch the real GGUF files that tests/golden/test_gguf_real_files.py reads
+	@test -d .cache/gguf || { rm -rf .cache/llama && \
+	$(BIN)/pip download -q --no-deps --no-binary :all: -d .cache/llama llama-cpp-python==0.3.36 && \
+	mkdir -p .cache/llama/files && \
+	tar xzf .cache/llama/*.tar.gz -C .cache/llama/files --wildcards --strip-components 4 '*/models/ggml-vocab-*.gguf' && \
+	mv .cache/llama/files .cache/gguf; rm -rf .cache/llama; }
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -45,6 +45,15 @@ def test_format_what_if_and_length(kvplan: Kvplan) -> None:
     assert any("what if: num_key_value_heads = 1" in said for said in document["assumptions"])
 
 
+def test_the_headline_is_for_the_length_asked(kvplan: Kvplan) -> None:
+    # 10 full layers and 52 with a window of 1,024, each 16 heads x (128 + 128) x 2 B = 8,192 B
+    at_4k = (10 * 4_096 + 52 * 1_024) * 8_192
+    run = kvplan("explain", "gemma-3-27b", "--seq", "4k")
+    assert f"keeps {at_4k // 4_096:,} B a token at 4k tokens: 0.72 GiB" in run.out
+    document = json.loads(kvplan("explain", "gemma-3-27b", "--seq", "4k", "--format", "json").out)
+    assert document["seq_len"] == 4_096
+
+
 def test_markdown_is_tables(kvplan: Kvplan) -> None:
     run = kvplan("explain", "llama-3.1-8b", "--format", "markdown")
     assert run.out.startswith("## llama-3.1-8b\n")

@@ -138,6 +138,8 @@ class Explanation(Document):
     layer_labels: list[str]
     """What each layer keeps, in order."""
     groups: list[ExplainedGroup]
+    seq_len: int
+    """Tokens of the headline and the naive figures: those asked, or the longest context."""
     contexts: list[ExplainedContext]
     naive: list[NaiveFigure]
     parameters: int | None
@@ -160,6 +162,7 @@ def explain(d: Deployment, seq_len: int | None) -> Explanation:
     lengths = contexts(model.max_position_embeddings, seq_len)
     rows = model.logical_rows(d.kv, d.split)
     checkpoint = model.checkpoint
+    length = seq_len or lengths[-1]
     return Explanation(
         schema=SCHEMA,
         kvplan_version=__version__,
@@ -179,6 +182,7 @@ def explain(d: Deployment, seq_len: int | None) -> Explanation:
         layer_pattern=find_pattern(labels).words(),
         layer_labels=labels,
         groups=_groups(d),
+        seq_len=length,
         contexts=[
             ExplainedContext(
                 tokens=tokens,
@@ -188,7 +192,7 @@ def explain(d: Deployment, seq_len: int | None) -> Explanation:
             )
             for tokens in lengths
         ],
-        naive=list(_naive(d, seq_len or lengths[-1])),
+        naive=list(_naive(d, length)),
         parameters=model.parameters,
         active_parameters=model.active_parameters,
         weight_format=d.scheme.name,

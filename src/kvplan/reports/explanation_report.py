@@ -72,10 +72,10 @@ def table_lines(x: Explanation, width: int) -> list[Line]:
 
 
 def _headline(x: Explanation) -> str:
-    last = x.contexts[-1]
+    at = next(context for context in x.contexts if context.tokens == x.seq_len)
     return (
-        f"{x.model} keeps {format_bytes(last.mean_bytes_per_token)} a token at "
-        f"{format_tokens(last.tokens)} tokens: {format_gib(last.logical_bytes)} a sequence"
+        f"{x.model} keeps {format_bytes(at.mean_bytes_per_token)} a token at "
+        f"{format_tokens(at.tokens)} tokens: {format_gib(at.logical_bytes)} a sequence"
     )
 
 
