@@ -98,14 +98,14 @@ def _summary() -> str:
     lengths = [r for r in results() if r.budget and r.seen("needed_kv_gib_for_max_len")]
     median, ninth = statistics.median(errors), errors[int(0.9 * len(errors))]
     return _table(
-        ["asked", "result", "logs"],
+        ["aim", "result", "logs"],
         [
             ["KV memory needed for a length", "exact", str(len(lengths))],
             ["tokens and blocks of the logged pool", f"{exact} exact within the log's rounding, "
              f"{len(TOKENS_DIFFER)} explained below", str(len(_token_rows()))],
-            ["pool from the configuration alone, share of the claim (2 % median and 6 % p90 asked)",
+            ["pool from the configuration alone, share of the claim (aim: 2 % median, 6 % p90)",
              f"median {median:.1%}, p90 {ninth:.1%}, worst {errors[-1]:.1%}", str(len(errors))],
-            ["failed for memory, yet called `fits` (none asked)",
+            ["failed for memory, yet called `fits` (aim: none)",
              str(sum(fits(r) for r in failed)), str(len(failed))],
         ],
     )  # fmt: skip

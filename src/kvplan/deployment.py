@@ -68,6 +68,8 @@ class Deployment(NamedTuple):
     weights_are_stated: bool = False
     """The weight format was asked for, rather than being the checkpoint's."""
     args: EngineArgs = EngineArgs()
+    draft: Model | None = None
+    """A model that proposes tokens for this one (speculative decoding)."""
     calibration: Calibration | None = None
     """Corrections measured on this GPU under this engine."""
     assumptions: tuple[str, ...] = ()

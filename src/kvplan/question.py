@@ -114,6 +114,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag("encoder_tokens", _ENGINE, "Tokens that an encoder hands to cross attention.",
          parse_tokens, "TOKENS"),
     Flag("speculative_tokens", _ENGINE, "Draft tokens of speculative decoding.", _whole, "N"),
+    Flag("draft_model", _ENGINE, "Model that proposes them; default: MTP layers, or n-grams.",
+         _text, "MODEL"),
     Flag("calibration", _ENGINE, "Corrections measured by kvplan calibrate, for this GPU.",
          _text, "FILE"),
     Flag("cache", _ENGINE, "transformers: dynamic or static.", _text, "KIND"),
@@ -185,12 +187,25 @@ def build_deployment(model: str | Model, **flags: Any) -> Deployment:
         dp=sizes["dp"],
         ep=sizes["ep"],
         dcp=values.get("dcp", 1),
+        draft=_draft(values),
         assumptions=tuple(said),
     )
     check_split(deployment)
     if "calibration" in values:
         deployment = _calibrated(deployment, values["calibration"])
     return deployment
+
+
+def _draft(values: Mapping[str, Any]) -> Model | None:
+    """The model that proposes tokens, which needs a number of them."""
+    if "draft_model" not in values:
+        return None
+    if "speculative_tokens" not in values:
+        raise InputError(
+            "--draft-model without --speculative-tokens",
+            hint="Add --speculative-tokens, such as --speculative-tokens 5.",
+        )
+    return _served(load_model(values["draft_model"]), [])
 
 
 def _calibrated(d: Deployment, path: str) -> Deployment:

@@ -219,3 +219,13 @@ def test_facts_that_cannot_be(setting: str) -> None:
 def test_unknown_assumption() -> None:
     with pytest.raises(KvplanError, match="'magic' is not an assumption"):
         bundled(assume="magic")
+
+
+def test_a_draft_model_needs_a_number_of_tokens() -> None:
+    flags = {"gpu": "h100-sxm", "draft_model": "llama-3.2-1b"}
+    with pytest.raises(InputError, match="--draft-model without --speculative-tokens"):
+        build_deployment("llama-3.1-8b", **flags)
+    d = build_deployment("llama-3.1-8b", speculative_tokens=4, **flags)
+    assert d.draft is not None
+    assert (d.draft.name, d.args.speculative_tokens) == ("llama-3.2-1b", 4)
+    assert build_deployment("llama-3.1-8b", gpu="h100-sxm").draft is None

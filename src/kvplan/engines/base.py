@@ -20,7 +20,7 @@ class Term(NamedTuple):
     """Memory that an engine takes besides weights and the KV pool, with its range."""
 
     key: str
-    """``activation``, ``cuda_graph`` or ``runtime``."""
+    """``activation``, ``cuda_graph``, ``runtime``, ``lora`` or ``draft``."""
     low: int
     likely: int
     high: int
@@ -133,6 +133,10 @@ def without_settings(deployment: Deployment) -> Deployment:
     """The deployment of an engine that has no settings: those given are said not to be used."""
     args = deployment.args
     defaults = type(args)()
+    if deployment.draft is not None:
+        deployment = deployment._replace(draft=None).saying(
+            warning=f"--engine {deployment.engine} has no --draft-model: not used"
+        )
     given = [name for name in _SETTINGS if getattr(args, name) != getattr(defaults, name)]
     if not given:
         return deployment

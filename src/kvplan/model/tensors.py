@@ -58,6 +58,11 @@ class Tensor(NamedTuple):
         With ``expert_ranks`` the experts are dealt out whole over that many ranks instead.
         Source: vLLM ``layers/linear.py`` ``QKVParallelLinear``, ``RowParallelLinear``.
         """
+        rows, columns, copies = self.rank_shape(tp, expert_ranks)
+        return form.matrix_bytes(rows, columns) * copies
+
+    def rank_shape(self, tp: int = 1, expert_ranks: int = 1) -> tuple[int, int, int]:
+        """Rows, columns and copies on one rank: see `rank_bytes`."""
         rows, columns, copies = self.rows, self.columns, self.copies
         if self.part == EXPERTS and expert_ranks > 1:
             copies = cdiv(copies, expert_ranks)
@@ -70,7 +75,7 @@ class Tensor(NamedTuple):
                 columns = cdiv(columns * share, units)
             else:
                 rows = cdiv(rows * share, units)
-        return form.matrix_bytes(rows, columns) * copies
+        return rows, columns, copies
 
 
 def attention(

@@ -27,6 +27,8 @@ _TERMS = {
     "activation": "activation peak",
     "cuda_graph": "CUDA graphs",
     "runtime": "runtime",
+    "lora": "LoRA slots",
+    "draft": "draft weights",
 }
 _KINDS = {
     "full": "full attention",

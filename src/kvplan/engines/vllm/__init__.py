@@ -20,7 +20,7 @@ from kvplan.deployment import Deployment
 from kvplan.engines.base import Claim, KvLayout, PoolFigures, Settled, Term
 from kvplan.engines.vllm import formats, loading, overheads, versions
 from kvplan.engines.vllm.block_size import settle
-from kvplan.engines.vllm.flags import made_online, serve_command
+from kvplan.engines.vllm.flags import flags_missing, made_online, serve_command
 from kvplan.engines.vllm.further import further, understood
 from kvplan.engines.vllm.kv_layout import vllm_layout
 from kvplan.engines.vllm.specs import PACKED_ALIGNMENT, Paging
@@ -33,6 +33,7 @@ from kvplan.units import MAX_TOKENS, cdiv, round_up, truncated
 
 if TYPE_CHECKING:
     from kvplan.calibration import Observed
+    from kvplan.engines.vllm.drafting import Draft
     from kvplan.hardware.gpu import Gpu
 
 LONG_CONTEXT = 32_768
@@ -148,6 +149,14 @@ class Vllm:
             is_moe=model.experts_per_token > 0,
             version=version,
         )
+        more: list[Term] = []
+        if further(d).max_loras:
+            from kvplan.engines.vllm.lora import lora_term
+
+            more.append(lora_term(d, stage, further(d)))
+        draft = _draft(d)
+        if draft is not None and last:
+            more.append(draft.term)
         return (
             Term("activation", *peak, "profile run: larger of MLP and sampler, measured law"),
             Term(
@@ -157,12 +166,14 @@ class Vllm:
                 in_claim=overheads.graphs_in_budget(version),
             ),
             Term("runtime", *runtime, "kernels, NCCL and the sampler's tables, measured"),
+            *more,
         )
 
     def kv_layout(self, deployment: Deployment, stage: int) -> KvLayout:
         """Blocks by group, as vLLM's planner lays them out."""
         d, args = deployment, deployment.args
         paging = settle(d.model, _paging(d, args.block_size or formats.DEFAULT_BLOCK_SIZE))
+        draft = _draft(d)
         layout = vllm_layout(
             d.model,
             paging,
@@ -170,6 +181,8 @@ class Vllm:
             stage=stage,
             hybrid=not args.disable_hybrid_kv_cache_manager,
             r=_rules(d),
+            draft=draft.caches if draft else (),
+            draft_from=draft.first_layer if draft else 0,
         )
         return layout._replace(
             fixed_blocks=further(d).num_gpu_blocks_override, least_blocks=_least_blocks(d)
@@ -236,7 +249,14 @@ class Vllm:
 
     def flags(self, deployment: Deployment) -> list[str]:
         """The ``vllm serve`` line."""
-        return serve_command(deployment, further(deployment), _asked_block_size(deployment))
+        draft = _draft(deployment)
+        return serve_command(
+            deployment,
+            further(deployment),
+            _asked_block_size(deployment),
+            _rules(deployment).version,
+            "ngram" if draft is None else draft.method,
+        )
 
     def changes(self, deployment: Deployment) -> Sequence[tuple[str, Deployment]]:
         """Settings that cost speed, not quality: fewer sequences and tokens a step, no graphs."""
@@ -302,6 +322,15 @@ _IN_FLIGHT_KINDS = {"sliding_window", "chunked_local", "compressed", "compressor
 """Kinds that keep the tokens in flight beside their own."""
 
 
+def _draft(d: Deployment) -> Draft | None:
+    """What proposes tokens and takes memory."""
+    if not d.args.speculative_tokens or _rules(d).version != versions.NEWEST:
+        return None
+    from kvplan.engines.vllm.drafting import draft_of
+
+    return draft_of(d)
+
+
 def _paging(d: Deployment, block_size: int) -> Paging:
     """What decides the blocks, from the engine's arguments."""
     args, more = d.args, further(d)
@@ -312,8 +341,9 @@ def _paging(d: Deployment, block_size: int) -> Paging:
     step_tokens = args.max_num_batched_tokens or 0
     capability = d.gpu.compute_capability
     kinds = {group.cache.kind for group in d.model.groups}
+    drafted = {group.cache.kind for group in d.draft.groups} if d.draft else set()
     # Left at zero where no layer asks, so that layouts that are the same compare equal.
-    in_flight = batches * step_tokens if kinds & _IN_FLIGHT_KINDS else 0
+    in_flight = batches * step_tokens if (kinds | drafted) & _IN_FLIGHT_KINDS else 0
     return Paging(
         block_size=block_size,
         kv=d.kv,
@@ -420,10 +450,18 @@ def _check_version(d: Deployment) -> Deployment:
     if not r.v1 and r.version >= (0, 8):
         d = d.saying(assumption="the V0 engine, as VLLM_USE_V1=0 or an older GPU has it")
     if d.args.speculative_tokens:
-        d = d.saying(
-            warning="speculative decoding: the weights and KV cache of a draft model or of MTP "
-            "layers are not counted, only the tokens proposed"
-        )
+        from kvplan.engines.vllm.drafting import check_draft, said_of
+
+        check_draft(d, r.version)
+        if d.draft is not None:
+            _check_division(d._replace(model=d.draft))
+        d = said_of(d, r.version)
+    if further(d).max_loras:
+        from kvplan.engines.vllm.lora import check_lora
+
+        check_lora(d, r.version)
+    for text in flags_missing(d, r.version):
+        d = d.saying(warning=text)
     if d.weights_are_stated and not (
         d.scheme.name == d.model.scheme.name or made_online(d.scheme.name)
     ):

@@ -126,3 +126,16 @@ def test_the_dtype_that_a_model_is_run_in() -> None:
     )
     kept = ENGINE.resolve(quantised)
     assert (kept.kv.name, kept.scheme.name) == ("fp8_e4m3", "awq")
+
+
+def test_arguments_that_an_older_version_does_not_have() -> None:
+    """``--kv-cache-memory-bytes`` and ``--no-async-scheduling``: in 0.10.2, not in 0.9.2."""
+    asked: dict[str, Any] = {"kv_cache_memory": "10GiB", "no_async_scheduling": True}
+    newer, older = words(engine="vllm@0.10", **asked), words(engine="vllm@0.9", **asked)
+    assert {"--kv-cache-memory-bytes", "--no-async-scheduling"} <= set(newer)
+    assert not {"--kv-cache-memory-bytes", "--no-async-scheduling"} & set(older)
+    assert value(older, "--gpu-memory-utilization") == "0.9"
+    flags = {"gpu": "h100-sxm", "seq": "2k", **asked}
+    for version, count in (("0.10", 0), ("0.9", 2)):
+        d = ENGINE.resolve(build_deployment(tiny_model(), engine=f"vllm@{version}", **flags))
+        assert sum("has no --" in text for text in d.warnings) == count

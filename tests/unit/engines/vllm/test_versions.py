@@ -246,13 +246,6 @@ def test_models_that_a_release_does_not_have(model_type: str, version: str, gone
     assert (said is not None and "will not start" in said) == gone
 
 
-def test_draft_models_are_said_not_to_be_counted() -> None:
-    d = deployment(tiny_model(), engine="vllm", seq_len=2048)
-    proposing = d.with_args(speculative_tokens=2)
-    assert any("draft model" in text for text in VLLM.resolve(proposing).warnings)
-    assert not any("draft model" in text for text in VLLM.resolve(d).warnings)
-
-
 def test_proposed_tokens_are_sampled_too() -> None:
     """Three rows of 128,256 logits at 14 B for each of 1,024 sequences, and 8,192 hidden rows."""
     d = build_deployment("llama-3.1-8b", gpu="h100-sxm", seq="4k", speculative_tokens=2)
