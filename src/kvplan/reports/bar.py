@@ -10,7 +10,9 @@ from kvplan.reports.layout import Line, Span
 if TYPE_CHECKING:
     from kvplan.planning.report import MemoryReport
 
-_GLYPHS = {"weights": "█", "activation": "▚", "cuda_graph": "▞", "runtime": "▒"}
+_GLYPHS = {
+    "weights": "█", "activation": "▚", "cuda_graph": "▞", "runtime": "▒", "lora": "▙", "draft": "▟",
+}  # fmt: skip
 _OTHER_TERM, _NEEDED, _FREE, _OUTSIDE, _OVER = "▒", "▓", "░", "·", "▶"
 
 

@@ -27,7 +27,7 @@ NARROWEST_FLEXIBLE = 18
 
 _UNITS = frozenset({"GiB", "B", "GB/s", "TFLOPS", "tokens", "blocks", "bits", "%"})
 """Words that stay on the line of the number before them."""
-_NARROW = "─█▓░▚▞▒·▶ "
+_NARROW = "─█▓░▚▞▒▙▟·▶ "
 """What the reports draw with: one column each."""
 
 

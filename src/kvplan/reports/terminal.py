@@ -52,7 +52,7 @@ _STYLES = {
 }
 """What the styles of `layout` look like."""
 
-_ASCII = str.maketrans("█▓░▚▞▒·─▶", "#=-%&+.->")
+_ASCII = str.maketrans("█▓░▚▞▒▙▟·─▶", "#=-%&+~^.->")
 """Stand-ins of one column for a terminal that cannot show the characters of the reports."""
 
 

@@ -155,8 +155,8 @@ def said_of(d: Deployment, version: Version) -> Deployment:
         source = "the model's MTP layers"
     else:
         return d.saying(
-            warning="speculative decoding: the weights and KV cache of the MTP layers of "
-            f"{d.model.name} are not counted, only the tokens proposed"
+            warning="speculative decoding: planned with n-grams of the prompt; the MTP layers of "
+            f"{d.model.name} are not counted here, and with them it needs more"
         )
     return d.saying(
         assumption=f"speculative decoding by {source}: weights and KV cache are counted, "
