@@ -183,3 +183,22 @@ def test_ngrams_take_nothing() -> None:
     silent = ENGINE.resolve(build_deployment(tiny_model(), gpu="h100-sxm", seq="2k"))
     assert "speculative" not in said(silent)
     assert "--speculative-config" not in ENGINE.flags(silent)
+
+
+def test_a_projection_that_tp_divides() -> None:
+    """Qwen3.5: a full-attention layer of 64 wide, ``fc`` [64, 128] by half at tp 2."""
+    config = {
+        **GLM, "model_type": "qwen3_5_text", "layer_types": ["linear_attention"] * 2
+        + ["full_attention"], "linear_num_value_heads": 4, "linear_num_key_heads": 2,
+        "linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4,
+        "mtp_num_hidden_layers": 1,
+    }  # fmt: skip
+    # q with its gate, k and v, o, the MLP; norms of 16 for queries and keys and two of 64.
+    divided = 2 * 64 * 64 + 2 * 32 * 64 + 64 * 64 + 3 * 128 * 64
+    whole = 2 * 16 + 2 * 64
+    for tp in (1, 2):
+        d = proposing(config_model(config), tp=tp)
+        assert draft_bytes(d) == 2 * ((divided + 64 * 128) // tp + whole + 3 * 64)
+    quantised = proposing(config_model(config), weights="fp8")
+    assert draft_bytes(quantised) is None
+    assert any("MTP layers" in text for text in quantised.warnings)
