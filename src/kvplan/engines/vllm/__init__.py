@@ -6,38 +6,39 @@
 
 Rules are those of 0.33; what earlier versions did otherwise is in `versions`. Source: vLLM
 ``v1/worker/gpu_worker.py`` ``determine_available_memory``; the terms are in `overheads`, the
-blocks in `kv_layout`, formats and block sizes in `formats`, start-up logs in `log`.
+blocks in `kv_layout`, formats and block sizes in `formats`, what is settled before in `resolving`,
+start-up logs in `log`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kvplan.deployment import Deployment
 from kvplan.engines.base import Claim, KvLayout, PoolFigures, Settled, Term
 from kvplan.engines.vllm import formats, loading, overheads, versions
 from kvplan.engines.vllm.block_size import settle
-from kvplan.engines.vllm.flags import flags_missing, made_online, serve_command
-from kvplan.engines.vllm.further import further, understood
+from kvplan.engines.vllm.flags import serve_command
+from kvplan.engines.vllm.further import further
 from kvplan.engines.vllm.kv_layout import vllm_layout
+from kvplan.engines.vllm.resolving import (
+    batch_limits,
+    check_division,
+    check_hardware,
+    check_version,
+    in_dtype,
+    rules_of,
+)
 from kvplan.engines.vllm.specs import PACKED_ALIGNMENT, Paging
-from kvplan.errors import InputError, UnsupportedCombination
+from kvplan.errors import InputError
 from kvplan.model.model import WIDE_KV, stage_layers
-from kvplan.model.tensors import VOCAB_PADDING
-from kvplan.precision.kv import KV_FORMATS, KvFormat
-from kvplan.precision.scheme import plain_scheme
-from kvplan.units import MAX_TOKENS, cdiv, round_up, truncated
+from kvplan.precision.kv import KvFormat
+from kvplan.units import MAX_TOKENS, cdiv, truncated
 
 if TYPE_CHECKING:
     from kvplan.calibration import Observed
     from kvplan.engines.vllm.drafting import Draft
-    from kvplan.hardware.gpu import Gpu
-
-LONG_CONTEXT = 32_768
-"""Above this many tokens V0 turns chunked prefill on by itself (``engine/arg_utils.py``)."""
 
 
 class Vllm:
@@ -48,13 +49,13 @@ class Vllm:
     def resolve(self, deployment: Deployment) -> Deployment:
         """Defaults of the API server on this GPU; each value the user did not give is said."""
         version = versions.parse(deployment.engine_version)
-        _check_hardware(deployment)
-        _check_division(deployment)
-        deployment = formats.with_own_format(_in_dtype(deployment))
+        check_hardware(deployment)
+        check_division(deployment)
+        deployment = formats.with_own_format(in_dtype(deployment))
         formats.check_format(deployment)
         formats.check_block_size(deployment)
         d = deployment._replace(engine_version=versions.said(version))
-        d = _check_version(d)
+        d = check_version(d)
         args = d.args
         max_model_len = d.seq_len if args.max_model_len is None else args.max_model_len
         if max_model_len < d.seq_len:
@@ -67,7 +68,7 @@ class Vllm:
             d = d.saying(assumption=f"gpu_memory_utilization {utilization}: vLLM's default")
         else:
             utilization = args.gpu_memory_utilization
-        d = _batch_limits(d, version, max_model_len)
+        d = batch_limits(d, version, max_model_len)
         return _with_block_size(
             d.with_args(max_model_len=max_model_len, gpu_memory_utilization=utilization)
         )
@@ -97,7 +98,7 @@ class Vllm:
     def overheads(self, deployment: Deployment, stage: int) -> Sequence[Term]:
         """Activation peak, CUDA graphs and runtime, with their ranges."""
         d, model, args = deployment, deployment.model, deployment.args
-        r = _rules(d)
+        r = rules_of(d)
         version = r.version
         tokens, sequences = args.max_num_batched_tokens or 0, args.max_num_seqs or 0
         vocab = model.vocab_size or 0
@@ -180,7 +181,7 @@ class Vllm:
             pp=d.pp,
             stage=stage,
             hybrid=not args.disable_hybrid_kv_cache_manager,
-            r=_rules(d),
+            r=rules_of(d),
             draft=draft.caches if draft else (),
             draft_from=draft.first_layer if draft else 0,
         )
@@ -200,7 +201,7 @@ class Vllm:
         Source: vLLM ``v1/core/kv_cache_utils.py`` ``get_kv_cache_capacity``, and before
         ``_report_kv_cache_config``, ``get_kv_cache_config``.
         """
-        d, r = deployment, _rules(deployment)
+        d, r = deployment, rules_of(deployment)
         max_model_len = d.seq_len if d.args.max_model_len is None else d.args.max_model_len
         blocks, needed = layout.pool_blocks(pool_bytes), layout.sequence_blocks(max_model_len)
         if blocks is None or needed is None or not layout.sequence_blocks(1):
@@ -218,7 +219,7 @@ class Vllm:
         V0 sizes a step by max_model_len.
         """
         d = formats.with_own_format(deployment)
-        args, r = d.args, _rules(d)
+        args, r = d.args, rules_of(d)
         if not r.v1:
             return None
         step = overheads.batch_defaults(
@@ -254,7 +255,7 @@ class Vllm:
             deployment,
             further(deployment),
             _asked_block_size(deployment),
-            _rules(deployment).version,
+            rules_of(deployment).version,
             "ngram" if draft is None else draft.method,
         )
 
@@ -309,8 +310,8 @@ class Vllm:
             if seqs <= (d.args.max_num_batched_tokens or seqs)
         ]
         if (0, 8) <= versions.parse(d.engine_version) < (0, 11):
-            extra = dict(d.args.extra) | {"use_v1": str(int(not _rules(d).v1))}
-            words = "the V0 engine" if _rules(d).v1 else "the V1 engine"
+            extra = dict(d.args.extra) | {"use_v1": str(int(not rules_of(d).v1))}
+            words = "the V0 engine" if rules_of(d).v1 else "the V1 engine"
             found.append((words, d.with_args(extra=tuple(sorted(extra.items())))))
         return found
 
@@ -324,7 +325,7 @@ _IN_FLIGHT_KINDS = {"sliding_window", "chunked_local", "compressed", "compressor
 
 def _draft(d: Deployment) -> Draft | None:
     """What proposes tokens and takes memory."""
-    if not d.args.speculative_tokens or _rules(d).version != versions.NEWEST:
+    if not d.args.speculative_tokens or rules_of(d).version != versions.NEWEST:
         return None
     from kvplan.engines.vllm.drafting import draft_of
 
@@ -336,7 +337,7 @@ def _paging(d: Deployment, block_size: int) -> Paging:
     args, more = d.args, further(d)
     # Batches scheduled but not finished: one more than the stages when scheduling runs ahead
     # (vLLM VllmConfig.max_concurrent_batches).
-    r = _rules(d)
+    r = rules_of(d)
     batches = d.pp + args.async_scheduling if r.window_holds_all_batches else 1
     step_tokens = args.max_num_batched_tokens or 0
     capability = d.gpu.compute_capability
@@ -370,7 +371,7 @@ def _least_blocks(d: Deployment) -> int:
     "max_num_seqs (256) exceeds available Mamba cache blocks (184)": refused from 0.20.
     Source: vLLM ``config/compilation.py`` ``resolve_cudagraph_mode_and_sizes``.
     """
-    if d.args.enforce_eager or _rules(d).version < versions.GRAPHS_IN_BUDGET:
+    if d.args.enforce_eager or rules_of(d).version < versions.GRAPHS_IN_BUDGET:
         return 0
     recurrent = any(group.cache.kind == "recurrent" for group in d.model.groups)
     return d.args.max_num_seqs or 0 if recurrent else 0
@@ -399,163 +400,6 @@ def _asked_block_size(d: Deployment) -> int | None:
         if size != asked and settle(d.model, _paging(d, asked)).block_size == size:
             return None if asked == default else asked
     return size
-
-
-def _rules(d: Deployment) -> versions.Rules:
-    return _rules_of(d.engine_version, d.args.extra, d.gpu, d.kv_is_stated)
-
-
-@lru_cache(maxsize=256)
-def _rules_of(
-    text: str | None, extra: tuple[tuple[str, str], ...], gpu: Gpu, kv_is_stated: bool
-) -> versions.Rules:
-    version, v1 = versions.parse(text), understood(extra).use_v1
-    if v1 is None:
-        v1 = versions.uses_v1(version, gpu, kv_is_stated=kv_is_stated)
-    return versions.rules(version, v1=v1)
-
-
-def _in_dtype(d: Deployment) -> Deployment:
-    """The deployment in the dtype that is asked for; what is quantised stays as it is.
-
-    Source: vLLM ``config/model.py`` ``_get_and_verify_dtype``.
-    """
-    dtype = further(d).dtype
-    if dtype is None or dtype is d.model.dtype:
-        return d
-    plain = plain_scheme(dtype)
-    is_plain = d.scheme.name == d.model.dtype.name
-    model = replace(
-        d.model, dtype=dtype, scheme=plain if d.model.scheme.name == d.scheme.name and is_plain
-        else d.model.scheme,
-    )  # fmt: skip
-    follows = not d.kv_is_stated and d.kv.name == d.model.dtype.name
-    # What was said of a 32-bit checkpoint's 16 bits does not hold any more.
-    said = tuple(text for text in d.assumptions if "served at 16 bits" not in text)
-    return d._replace(
-        assumptions=said,
-        model=model,
-        scheme=plain if is_plain else d.scheme,
-        kv=KV_FORMATS[dtype.name] if follows else d.kv,
-    )
-
-
-def _check_version(d: Deployment) -> Deployment:
-    """Refuse what this version is not known to do; say which of the two engines it runs."""
-    r = _rules(d)
-    versions.check_engine(r.version, further(d).use_v1)
-    versions.check(d.model, d.kv, r)
-    if d.dcp > 1 and r.version != versions.NEWEST:
-        versions.need(r, versions.CONTEXT_PARALLEL, f"shares (--dcp {d.dcp})", d.model)
-    if not r.v1 and r.version >= (0, 8):
-        d = d.saying(assumption="the V0 engine, as VLLM_USE_V1=0 or an older GPU has it")
-    if d.args.speculative_tokens:
-        from kvplan.engines.vllm.drafting import check_draft, said_of
-
-        check_draft(d, r.version)
-        if d.draft is not None:
-            _check_division(d._replace(model=d.draft))
-        d = said_of(d, r.version)
-    if further(d).max_loras:
-        from kvplan.engines.vllm.lora import check_lora
-
-        check_lora(d, r.version)
-    for text in flags_missing(d, r.version):
-        d = d.saying(warning=text)
-    if d.weights_are_stated and not (
-        d.scheme.name == d.model.scheme.name or made_online(d.scheme.name)
-    ):
-        d = d.saying(
-            assumption=f"weights {d.scheme.name}: the command wants a checkpoint stored in it, "
-            f"in the place of {d.model.hub_id or d.model.name}"
-        )
-    gone = versions.left_out_of(d.model, r.version)
-    return d if gone is None else d.saying(warning=gone)
-
-
-def _check_hardware(deployment: Deployment) -> None:
-    gpu = deployment.gpu
-    capability = gpu.compute_capability
-    if gpu.vendor not in {"nvidia", "amd"}:
-        raise UnsupportedCombination(
-            f"kvplan has no memory rules for vLLM on {gpu.display_name}, "
-            "only for NVIDIA and AMD GPUs",
-            hint="--engine none gives the bare formula.",
-        )
-    if capability is not None and capability < (7, 0):
-        raise UnsupportedCombination(
-            f"vLLM needs compute capability 7.0; {gpu.display_name} has "
-            f"{capability[0]}.{capability[1]}",
-            hint="--engine none gives the bare formula.",
-        )
-
-
-def _check_division(deployment: Deployment) -> None:
-    """Refuse a tp by which vLLM's layers do not divide, beyond what `check_split` asks.
-
-    The padded vocabulary and the MLP must divide (``vocab_parallel_embedding.py``, ``linear.py``
-    ``divide``); gpt-oss does not copy its key-value heads (``models/gpt_oss.py``).
-    """
-    model, tp = deployment.model, deployment.tp
-    vocab = round_up(model.vocab_size or 0, VOCAB_PADDING)
-    for size, what in ((vocab, "padded vocabulary"), (model.mlp_width, "MLP width")):
-        if size % tp:
-            raise UnsupportedCombination(
-                f"vLLM cannot divide the {what} of {model.name}, {size:,}, by --tp {tp}"
-            )
-    if model.model_type == "gpt_oss" and tp > (model.num_kv_heads or tp):
-        raise UnsupportedCombination(
-            f"vLLM does not copy the {model.num_kv_heads} key-value heads of {model.name}, "
-            f"as --tp {tp} would need"
-        )
-
-
-def _batch_limits(d: Deployment, version: tuple[int, int], max_model_len: int) -> Deployment:
-    """``max_num_seqs`` and ``max_num_batched_tokens``, raised to hold the asked batch."""
-    args = d.args
-    if args.max_num_seqs is not None and args.max_num_seqs < d.replica_batch:
-        raise InputError(
-            f"--max-num-seqs {args.max_num_seqs} cannot hold {d.replica_batch} sequences at once",
-            hint=f"Use --max-num-seqs {d.replica_batch}, or leave it out.",
-        )
-    default = overheads.batch_defaults(
-        device_bytes=d.total_bytes or 0,
-        gpu_name=d.gpu.display_name,
-        version=version,
-        max_model_len=max_model_len,
-        max_num_seqs=args.max_num_seqs,
-        v1=_rules(d).v1,
-        chunked_prefill=_rules(d).v1 or _chunks_by_itself(d, max_model_len),
-    )
-    sequences, tokens = default.max_num_seqs, default.max_num_batched_tokens
-    if args.max_num_seqs is None:
-        why = "vLLM's default on this GPU"
-        if sequences < d.replica_batch:
-            sequences, why = d.replica_batch, "raised from vLLM's default to hold the batch"
-        d = d.saying(assumption=f"max_num_seqs {sequences:,}: {why}")
-    if args.max_num_batched_tokens is not None:
-        tokens = args.max_num_batched_tokens
-        if tokens < sequences and args.max_num_seqs is None:
-            sequences = max(d.replica_batch, tokens)
-    else:
-        tokens = max(tokens, sequences)
-        d = d.saying(assumption=f"max_num_batched_tokens {tokens:,}: vLLM's default on this GPU")
-    if tokens < sequences:
-        raise InputError(
-            f"--max-num-batched-tokens {tokens} must be at least the {sequences} sequences "
-            "of a step"
-        )
-    return d.with_args(max_num_seqs=sequences, max_num_batched_tokens=tokens)
-
-
-def _chunks_by_itself(d: Deployment, max_model_len: int) -> bool:
-    """Whether V0 turns chunked prefill on: long contexts of text models without a window."""
-    kinds = {group.cache.kind for group in d.model.groups}
-    return (
-        max_model_len > LONG_CONTEXT
-        and not d.model.is_multimodal
-        and not kinds & {"sliding_window", "chunked_local"}
-    )
 
 
 ENGINE = Vllm()
