@@ -203,8 +203,13 @@ def causes(b: Budget, min_headroom: float) -> Iterator[Cause]:
     if b.beside_bytes is not None and b.beside_bytes < 0:
         yield Cause(True, Verdict.OOM, "gpu_memory_utilization")
         return
+    over, may_be_over = _given_pool_is_over(b)
+    if over:
+        yield Cause(True, Verdict.OOM, "kv_cache_memory")
+        return
     for when, term in _shortfalls(b, b.pool_bytes):
         yield Cause(when, Verdict.OOM, term)
+    yield Cause(may_be_over, Verdict.TIGHT, "kv_cache_memory")
     beside = [term for term in b.terms if not term.in_claim]
     if b.beside_bytes is not None and beside:
         likely = max(beside, key=lambda term: term.likely)
@@ -224,6 +229,17 @@ def causes(b: Budget, min_headroom: float) -> Iterator[Cause]:
     left_out = bool(d.model.left_out) and d.args.kv_cache_memory_bytes is None
     yield Cause(left_out, Verdict.TIGHT, "weights")
     yield Cause(True, Verdict.FITS, "kv_cache")
+
+
+def _given_pool_is_over(b: Budget) -> tuple[bool, bool]:
+    """Whether a pool that the user gives and what lies beside it are more than the GPU has: at the
+    least that the rest may take, and as it is likely. Unknown weights are not judged."""
+    given, d = b.deployment.args.kv_cache_memory_bytes, b.deployment
+    if given is None or d.total_bytes is None or b.weight_bytes is None:
+        return False, False
+    held = given + b.weight_bytes
+    least, likely = sum(t.low for t in b.terms), sum(t.likely for t in b.terms)
+    return held + least > d.usable_bytes, held + likely > d.usable_bytes
 
 
 def _shortfalls(b: Budget, pool_bytes: int) -> Iterator[tuple[When, str]]:

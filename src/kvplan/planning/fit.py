@@ -182,10 +182,20 @@ def reason_of(b: Budget) -> str:
             f"the engine would not start: it claims {format_gib(b.claim_bytes or 0)} of "
             f"{format_gib(d.usable_bytes)}, and its context needs to be free beside that"
         )
+    if b.limiting_term == "kv_cache_memory":
+        rest = (b.weight_bytes or 0) + sum(term.likely for term in b.terms)
+        return (
+            f"the given pool of {format_gib(b.pool_bytes)} beside {format_gib(rest)} of weights "
+            f"and overheads, on a GPU of {format_gib(d.usable_bytes)}"
+        )
     if b.pool_bytes <= 0:
         weights = format_gib(b.weight_bytes or 0)
         claim = format_gib(b.claim_bytes or 0)
-        return f"no room for any KV cache: weights take {weights} of the {claim} that can be used"
+        most = next((t for t in b.terms if t.key == b.limiting_term), None)
+        what = f"weights take {weights}"
+        if most is not None:
+            what = f"{most.key} takes {format_gib(most.likely)} and weights {weights}"
+        return f"no room for any KV cache: {what} of the {claim} that can be used"
     beside = next((t for t in b.terms if t.key == b.limiting_term and not t.in_claim), None)
     if beside is not None:
         size, room = beside.likely, format_gib(max(0, b.beside_bytes or 0))

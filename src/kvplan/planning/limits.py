@@ -112,11 +112,16 @@ def max_batch(question: Question, budget: Budget) -> int:
         budget.layout.shared_bytes(min(d.prefix_tokens, d.seq_len)) if d.prefix_tokens else 0
     )
     guess = d.replica_batch + room // per_sequence if per_sequence > 0 else MOST_SEQUENCES
+
+    def most(load: Deployment, limit: int) -> int:
+        return largest(lambda batch: question.room(load._replace(batch=batch * d.dp)), guess, limit)
+
     # The engine's own limit on sequences is not what is asked here: it is raised with the batch.
-    free = d.with_args(max_num_seqs=None)
-    found = largest(
-        lambda batch: question.room(free._replace(batch=batch * d.dp)), guess, MOST_SEQUENCES
-    )
+    # The engine's default may take more than a lower one that was asked for, though.
+    found = most(d.with_args(max_num_seqs=None), MOST_SEQUENCES)
+    asked = d.args.max_num_seqs
+    if asked is not None and found < asked:
+        found = max(found, most(d, asked))
     return found * d.dp
 
 

@@ -153,11 +153,14 @@ class LoadSweep:
         shared = pool.layout.shared_bytes(np.minimum(lengths, prefix))
         spare = pool.layout.available_bytes(pool.pool_bytes) - shared
         guess = np.where(held > shared, spare // np.maximum(held - shared, 1), MOST_SEQUENCES)
-        found = largest_each(
-            lambda which, value: self._fits_batch(lengths[which], value * dp),
-            guess,
-            MOST_SEQUENCES,
-        )
+
+        def most(fits: Fitting, limit: int) -> Ints:
+            return largest_each(lambda which, value: fits(lengths[which], value * dp), guess, limit)
+
+        found = most(self._fits_batch, MOST_SEQUENCES)
+        asked = self.asked.args.max_num_seqs
+        if asked is not None and (found < asked).any():
+            found = np.maximum(found, most(self._fits, asked))
         return found * dp
 
     def _solve_lengths(self, pools: Pools, sizes: Ints) -> Ints:
