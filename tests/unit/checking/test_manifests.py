@@ -96,10 +96,19 @@ def test_vllm_writes_whole_numbers_in_its_own_way(text: str, value: str) -> None
     assert whole_number(text) == value
 
 
+def test_lora_slots_are_read() -> None:
+    command = "vllm serve m --enable-lora --max-loras=4 --max-lora-rank 64"
+    found = deployed_by_command(command, ())
+    assert found.flags["engine_arg"] == ("enable_lora=true", "max_loras=4", "max_lora_rank=64")
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        ("--enable-lora", "takes memory for adapters, which kvplan does not model"),
+        (
+            "--fully-sharded-loras",
+            "changes the memory of adapters, which kvplan does not read here",
+        ),
         ("--cpu-offload-gb 4", "moves weights or cache off the GPU"),
         ('--speculative-config \'{"method": "ngram"}\'', "takes memory for a draft"),
         ("--config x.yaml", "reads further arguments from a file"),

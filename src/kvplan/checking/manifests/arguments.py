@@ -83,7 +83,7 @@ def read_arguments(words: list[str], table: Table, ignore: tuple[str, ...] = ())
             raise InputError(f"{table.program} {name} has no value")
         if argument.refused is not None and not negated:
             raise InputError(
-                f"{table.program} {name} {argument.refused}, which kvplan does not model",
+                f"{table.program} {name} {argument.refused}, which kvplan does not read here",
                 hint=f"If it does not matter here: ignore_args: [{long}]",
             )
         flag = argument.off if negated else argument.flag

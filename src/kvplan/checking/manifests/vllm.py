@@ -81,14 +81,17 @@ _FLAGS = {
     "--async-scheduling": Argument("switch", off="no_async_scheduling"),
     "--disable-hybrid-kv-cache-manager": Argument("switch", flag="disable_hybrid_kv_cache_manager"),
     "--num-gpu-blocks-override": Argument(flag=ENGINE_ARG, convert=_plain),
+    "--enable-lora": Argument("switch", flag=ENGINE_ARG, convert=lambda _: "true"),
+    "--max-loras": Argument(flag=ENGINE_ARG, convert=_plain),
+    "--max-lora-rank": Argument(flag=ENGINE_ARG, convert=_plain),
     "--mamba-ssm-cache-dtype": Argument(flag=ENGINE_ARG),
     "--kv-cache-dtype-skip-layers": Argument("many", flag=ENGINE_ARG),
 }
 
 _REFUSED = {
-    "takes memory for adapters": ("--max-loras", "--max-lora-rank", "--lora-dtype"),
-    "takes memory for a draft": ("--speculative-config", "--spec-method", "--spec-model",
-                                 "--spec-tokens"),
+    "changes the memory of adapters": ("--lora-dtype",),
+    "takes memory for a draft (state draft_model and speculative_tokens, and ignore this)": (
+        "--speculative-config", "--spec-method", "--spec-model", "--spec-tokens"),
     "moves weights or cache off the GPU": (
         "--cpu-offload-gb", "--kv-offloading-size", "--kv-offloading-backend", "--offload-backend",
         "--offload-group-size", "--offload-num-in-group", "--kv-transfer-config"),
@@ -111,7 +114,7 @@ _REFUSED = {
         "--mm-encoder-attn-dtype", "--mm-ipc-gpu-memory-gb"),
 }  # fmt: skip
 _REFUSED_SWITCHES = {
-    "takes memory for adapters": ("--enable-lora", "--fully-sharded-loras"),
+    "changes the memory of adapters": ("--fully-sharded-loras",),
     "changes what the cache keeps": ("--disable-sliding-window", "--kv-sharing-fast-prefill",
                                      "--use-replayssm", "--swa-bounded-replay"),
     "changes what is profiled": ("--skip-mm-profiling", "--language-model-only",

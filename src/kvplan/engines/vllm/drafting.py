@@ -159,6 +159,7 @@ def said_of(d: Deployment, version: Version) -> Deployment:
             f"{d.model.name} are not counted here, and with them it needs more"
         )
     return d.saying(
-        assumption=f"speculative decoding by {source}: weights and KV cache are counted, "
-        "activations and CUDA graphs of the drafts are not"
+        assumption=f"speculative decoding by {source}: weights and reserved KV cache are counted "
+        "(bytes a token and logical bytes are the model's alone), activations and CUDA graphs of "
+        "the drafts are not"
     )
