@@ -59,7 +59,7 @@ def test_a_draft_model_has_weights_and_layers() -> None:
     assert draft_bytes(d) == 2 * (2 * TINY_LAYER + TINY_OUTSIDE)
     assert ENGINE.kv_layout(d, 0).block_bytes == (4 + 2) * PAGE
     assert proposal(d) == {"method": "draft_model", "model": "tiny", "num_speculative_tokens": 3}
-    assert "draft model tiny: weights and KV cache are counted" in said(d)
+    assert "draft model tiny: weights and reserved KV cache are counted" in said(d)
 
 
 def test_tp_divides_it_as_it_divides_the_target() -> None:
@@ -126,7 +126,7 @@ def test_mtp_layers_are_like_the_last_layer() -> None:
     assert draft_bytes(d) == 2 * (GLM_LAYER + GLM_BESIDE)
     assert ENGINE.kv_layout(d, 0).block_bytes == (3 + 1) * PAGE
     assert proposal(d) == {"method": "mtp", "num_speculative_tokens": 3}
-    assert "MTP layers: weights and KV cache are counted" in said(d)
+    assert "MTP layers: weights and reserved KV cache are counted" in said(d)
 
 
 def test_as_many_as_the_model_states() -> None:
