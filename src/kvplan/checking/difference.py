@@ -12,7 +12,7 @@ from typing import NamedTuple
 from kvplan import __version__
 from kvplan.checking.report import CheckReport, DeploymentResult, Figures, Status
 from kvplan.errors import InputError, nearest_names
-from kvplan.planning.report import Record, Verdict
+from kvplan.planning.report import SEVERITY, Record, Verdict
 from kvplan.units import parse_size
 
 SCHEMA = "kvplan.diff/1"
@@ -44,7 +44,6 @@ COMPARED = (
     Compared("seq_len", "tokens", 0),
     Compared("batch", "sequences", 0),
 )
-_SEVERITY = (Verdict.FITS, Verdict.TIGHT, Verdict.OOM)
 
 
 class Change(StrEnum):
@@ -240,7 +239,7 @@ def _change(
         None if after is None else after.verdict,
     )
     worse = None not in verdicts and (
-        _SEVERITY.index(verdicts[1] or Verdict.OOM) > _SEVERITY.index(verdicts[0] or Verdict.OOM)
+        SEVERITY[verdicts[1] or Verdict.OOM] > SEVERITY[verdicts[0] or Verdict.OOM]
     )
     if before is None or after is None:
         change = Change.ADDED if before is None else Change.REMOVED

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from kvplan.cli.check_outputs import CheckCommand, outputs_of
-from kvplan.cli.options import plain_app
+from kvplan.cli.options import PlansPolicyOption, PlansRootOption, plain_app
 from kvplan.cli.output import emit
 from kvplan.errors import InputError
 
@@ -43,16 +43,8 @@ def check(
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit 0 even when a budget failed.")
     ] = False,
-    policy: Annotated[
-        str | None,
-        typer.Option("--policy", metavar="FILE", show_default=False,
-                     help="Thresholds, for plans that name no policy."),
-    ] = None,
-    root: Annotated[
-        str | None,
-        typer.Option("--root", metavar="FOLDER", show_default=False,
-                     help="Files are read only below it; default: the plan's repository."),
-    ] = None,
+    policy: PlansPolicyOption = None,
+    root: PlansRootOption = None,
     github: Annotated[
         bool | None,
         typer.Option("--github/--no-github", show_default=False,

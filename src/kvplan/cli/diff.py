@@ -6,7 +6,13 @@ from typing import Annotated
 
 import typer
 
-from kvplan.cli.options import FormatOption, OutputOption, new_app
+from kvplan.cli.options import (
+    FormatOption,
+    OutputOption,
+    PlansPolicyOption,
+    PlansRootOption,
+    new_app,
+)
 from kvplan.cli.output import check_format, emit, tell_warnings
 from kvplan.errors import EXIT_DOES_NOT_FIT, EXIT_USAGE, InputError
 
@@ -44,16 +50,8 @@ def diff(
                      help="How much worse is no regression: 2%, headroom_bytes=512MiB; may be "
                      "repeated."),
     ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option("--policy", metavar="FILE", show_default=False,
-                     help="Thresholds, for plans that name no policy."),
-    ] = None,
-    root: Annotated[
-        str | None,
-        typer.Option("--root", metavar="FOLDER", show_default=False,
-                     help="Files are read only below it; default: the plan's repository."),
-    ] = None,
+    policy: PlansPolicyOption = None,
+    root: PlansRootOption = None,
 ) -> None:  # fmt: skip
     """What does a change do to bytes, concurrency, context, GPUs and verdicts?
 

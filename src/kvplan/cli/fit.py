@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from kvplan.cli.options import FormatOption, ModelsArgument, OutputOption, asks_question, new_app
+from kvplan.cli.options import (
+    FormatOption,
+    ModelsArgument,
+    OutputOption,
+    PolicyOption,
+    asks_question,
+    new_app,
+)
 from kvplan.cli.output import check_format, emit, tell_warnings
 from kvplan.errors import EXIT_DOES_NOT_FIT, InputError
 from kvplan.reports import FOR_MACHINES, FORMATS, render
@@ -24,12 +31,7 @@ def fit(
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit 0 even when it does not fit.")
     ] = False,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            "--policy", metavar="FILE", help="Thresholds to judge by.", show_default=False
-        ),
-    ] = None,
+    policy: PolicyOption = None,
     **flags: Any,
 ) -> None:
     """Does a model fit on these GPUs at this context and batch, and if not, what would make it?

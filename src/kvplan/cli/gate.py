@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kvplan.cli.options import FormatOption, OutputOption, new_app
+from kvplan.cli.options import FormatOption, OutputOption, PolicyOption, new_app
 from kvplan.cli.output import check_format, emit, tell_warnings
 from kvplan.errors import EXIT_DOES_NOT_FIT, InputError
 
@@ -51,12 +51,7 @@ def gate(
             show_default=False,
         ),
     ] = None,
-    policy: Annotated[
-        str | None,
-        typer.Option(
-            "--policy", metavar="FILE", help="Thresholds to judge by.", show_default=False
-        ),
-    ] = None,
+    policy: PolicyOption = None,
     exit_zero: Annotated[
         bool, typer.Option("--exit-zero", help="Exit 0 even when it is to be rolled back.")
     ] = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kvplan.cli.monitored import Named, note, peak_of, question_of
-from kvplan.cli.options import FormatOption, OutputOption, asks_question, new_group
+from kvplan.cli.options import FormatOption, OutputOption, PolicyOption, asks_question, new_group
 from kvplan.cli.output import check_format, emit
 from kvplan.errors import EXIT_DOES_NOT_FIT, InputError
 
@@ -37,10 +37,6 @@ NameOption = Annotated[
 PlanOption = Annotated[
     str | None,
     typer.Option("--plan", metavar="FILE", help="The plan, as JSON.", show_default=False),
-]
-PolicyOption = Annotated[
-    str | None,
-    typer.Option("--policy", metavar="FILE", help="Thresholds to judge by.", show_default=False),
 ]
 JobOption = Annotated[
     str | None,
@@ -222,7 +218,7 @@ def watch_command(
     from kvplan.policy import load_policy
 
     check_format(format, ("table", "json"))
-    check_format_level(fail_on)
+    _check_level(fail_on)
     if (format == "json" or output is not None) and not once:
         raise InputError("--format json and --output need --once: a live view has no end")
     parts = check_url(url, "--url")
@@ -248,7 +244,7 @@ def watch_command(
         _live(Watcher(watched), interval, count, fail_on)
 
 
-def check_format_level(level: str) -> None:
+def _check_level(level: str) -> None:
     """Refuse a level that is none."""
     if level not in {"critical", "warning"}:
         raise InputError(f"--fail-on {level!r} is not critical or warning")

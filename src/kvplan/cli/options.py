@@ -117,3 +117,25 @@ OutputOption = Annotated[
         show_default=False,
     ),
 ]
+PolicyOption = Annotated[
+    str | None,
+    typer.Option("--policy", metavar="FILE", help="Thresholds to judge by.", show_default=False),
+]
+PlansPolicyOption = Annotated[
+    str | None,
+    typer.Option(
+        "--policy",
+        metavar="FILE",
+        help="Thresholds, for plans that name no policy.",
+        show_default=False,
+    ),
+]
+PlansRootOption = Annotated[
+    str | None,
+    typer.Option(
+        "--root",
+        metavar="FOLDER",
+        help="Files are read only below it; default: the plan's repository.",
+        show_default=False,
+    ),
+]

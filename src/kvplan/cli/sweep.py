@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kvplan.cli.options import OutputOption, asks_many, new_app
+from kvplan.cli.options import OutputOption, PolicyOption, asks_many, new_app
 from kvplan.cli.output import check_format
 from kvplan.errors import InputError
 
@@ -68,9 +68,7 @@ def sweep(
             "--jobs", metavar="N", min=1, help="Processes to use.", show_default="all cores"
         ),
     ] = None,
-    policy: Annotated[
-        str | None, typer.Option("--policy", help="Thresholds to judge by.", **_FILE)
-    ] = None,
+    policy: PolicyOption = None,
     **flags: Any,
 ) -> None:
     """Many configurations at once, one row each, from lists and ranges of any flag.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kvplan.deployment import Deployment
 from kvplan.engines.base import Engine, KvLayout, Term
-from kvplan.planning.report import Verdict
+from kvplan.planning.report import SEVERITY, Verdict
 from kvplan.units import at_most, checked_bytes
 
 if TYPE_CHECKING:
@@ -110,9 +110,6 @@ def evaluate(engine: Engine, deployment: Deployment, min_headroom: float) -> Bud
     least = min(stages, key=_room)
     worst = max((least, *stages), key=lambda budget: SEVERITY[budget.verdict])
     return least._replace(verdict=worst.verdict, limiting_term=worst.limiting_term)
-
-
-SEVERITY = {Verdict.FITS: 0, Verdict.TIGHT: 1, Verdict.OOM: 2}
 
 
 def _room(budget: Budget) -> tuple[int, int]:

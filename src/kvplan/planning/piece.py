@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from kvplan.deployment import Deployment
 from kvplan.errors import KvplanError
-from kvplan.planning.budget import SEVERITY, Budget, causes
+from kvplan.planning.budget import Budget, causes
 from kvplan.planning.cautions import CODES, cautions
 from kvplan.planning.edges import Bools, Ints
 from kvplan.planning.fit import deployment_report, kv_cache_report, memory_report
 from kvplan.planning.limits import Question
-from kvplan.planning.report import Document, Verdict, fields_of
+from kvplan.planning.report import SEVERITY, Document, Verdict, fields_of
 from kvplan.policy import Policy
 
 VERDICTS = tuple(str(verdict) for verdict in SEVERITY)

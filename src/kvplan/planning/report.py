@@ -55,6 +55,10 @@ class Verdict(StrEnum):
     OOM = "oom"
 
 
+SEVERITY = {Verdict.FITS: 0, Verdict.TIGHT: 1, Verdict.OOM: 2}
+"""Which of two verdicts is worse."""
+
+
 class DeploymentReport(Record):
     """The question as understood, every default filled in."""
 

@@ -43,9 +43,16 @@ def deepseek_v3(c: Fields) -> Architecture:
 
 
 def latent_caches(c: Fields) -> Sequence[tuple[Cache, ...]]:
-    """One latent vector in every layer; ``head_dim`` in these files has no meaning for it."""
-    cache = Latent(c.integer("kv_lora_rank"), c.integer("qk_rope_head_dim", minimum=0))
-    return [(cache,)] * c.layers()
+    """One latent vector in every layer."""
+    return [(latent_cache(c),)] * c.layers()
+
+
+def latent_cache(c: Fields) -> Latent:
+    """The cache of latent attention; a model without rotary positions has no second part.
+
+    ``head_dim`` in these files has no meaning for it.
+    """
+    return Latent(c.integer("kv_lora_rank"), c.integer("qk_rope_head_dim", minimum=0))
 
 
 def latent_projections(c: Fields) -> list[Tensor]:

@@ -10,12 +10,11 @@ from kvplan.errors import UnsupportedArchitecture
 from kvplan.model.caches import Cache, Indexer
 from kvplan.model.tensors import ATTENTION, Tensor, norm
 from kvplan.sources.huggingface.architecture import FULL, Architecture, Weights, vocabulary
+from kvplan.sources.huggingface.families.deepseek import latent_cache, latent_projections
 from kvplan.sources.huggingface.families.delta import INDEXED
 from kvplan.sources.huggingface.families.kda import (
     feeds,
     kda_heads,
-    latent_cache,
-    latent_projections,
     listed_kinds,
     mlp_kinds,
     sparse_mlp,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kvplan.errors import MalformedFile, UnsupportedArchitecture
-from kvplan.model.caches import Cache, Latent, Recurrent
+from kvplan.model.caches import Cache, Recurrent
 from kvplan.model.tensors import (
     ATTENTION,
     NORMS,
@@ -18,11 +18,11 @@ from kvplan.model.tensors import (
     SHARED_EXPERTS,
     Tensor,
     gated_mlp,
-    latent_attention,
     norm,
     router,
 )
 from kvplan.sources.huggingface.architecture import FULL, Architecture, Weights
+from kvplan.sources.huggingface.families.deepseek import latent_cache, latent_projections
 from kvplan.sources.huggingface.families.mixture import experts_of
 from kvplan.sources.huggingface.families.recurrent import (
     LINEAR,
@@ -182,25 +182,6 @@ def listed_kinds(c: Fields, section: Fields | None, layers: int, *, first: int) 
             f"layer {kinds.index('') + first} is in neither full_attn_layers nor kda_layers",
         )
     return kinds
-
-
-def latent_cache(c: Fields) -> Latent:
-    """The cache of latent attention; a model without rotary positions has no second part."""
-    return Latent(c.integer("kv_lora_rank"), c.integer("qk_rope_head_dim", minimum=0))
-
-
-def latent_projections(c: Fields) -> list[Tensor]:
-    """The projections of latent attention."""
-    return latent_attention(
-        c.hidden(),
-        c.heads(),
-        c.optional_integer("q_lora_rank"),
-        c.integer("kv_lora_rank"),
-        c.integer("qk_nope_head_dim"),
-        c.integer("qk_rope_head_dim", minimum=0),
-        c.integer("v_head_dim"),
-        bias=c.boolean("attention_bias", default=False),
-    )
 
 
 def _output_gate(c: Fields, hidden: int, rows: int) -> list[Tensor]:

@@ -23,7 +23,7 @@ from kvplan.sources.huggingface.families.blocks import (
     norms,
     outside,
 )
-from kvplan.sources.huggingface.families.deepseek import latent_projections
+from kvplan.sources.huggingface.families.deepseek import latent_cache, latent_projections
 from kvplan.sources.huggingface.families.routed import deepseek_experts
 from kvplan.sources.huggingface.fields import Fields
 
@@ -95,7 +95,7 @@ def _indexed(
     last: Callable[[], Sequence[Tensor]] = tuple,
 ) -> Architecture:
     check_indexed(c)
-    latent = Latent(c.integer("kv_lora_rank"), c.integer("qk_rope_head_dim", minimum=0))
+    latent = latent_cache(c)
     index = Indexer(c.integer("index_head_dim"))
     caches: list[tuple[Cache, ...]] = [(latent, index) if own else (latent,) for own in has_index]
 

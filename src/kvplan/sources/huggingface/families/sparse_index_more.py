@@ -23,6 +23,7 @@ from kvplan.sources.huggingface.families.blocks import (
     norms,
     outside,
 )
+from kvplan.sources.huggingface.families.deepseek import latent_cache
 from kvplan.sources.huggingface.families.routed import active, deepseek_experts
 from kvplan.sources.huggingface.families.sparse_index import INDEXED, check_indexed, index_weights
 from kvplan.sources.huggingface.fields import Fields
@@ -39,7 +40,7 @@ def axk2(c: Fields) -> Architecture:
     """A.X K2: an index in every layer, queries and gates from one projection, gated norms."""
     check_indexed(c)
     layers = c.layers()
-    latent = Latent(c.integer("kv_lora_rank"), c.integer("qk_rope_head_dim", minimum=0))
+    latent = latent_cache(c)
     index = Indexer(c.integer("index_head_dim"))
 
     def is_sparse() -> list[bool]:
