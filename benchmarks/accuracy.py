@@ -25,6 +25,7 @@ from engine_logs import (  # noqa: E402  (found by the line above)
     fits,
     results,
     whole_model_layout,
+    with_tokens,
 )
 
 from kvplan.units import GIB  # noqa: E402
@@ -102,7 +103,7 @@ def _summary() -> str:
         [
             ["KV memory needed for a length", "exact", str(len(lengths))],
             ["tokens and blocks of the logged pool", f"{exact} exact within the log's rounding, "
-             f"{len(TOKENS_DIFFER)} explained below", str(len(_token_rows()))],
+             f"{len(TOKENS_DIFFER)} explained below", str(len(with_tokens()))],
             ["pool from the configuration alone, share of the claim (aim: 2 % median, 6 % p90)",
              f"median {median:.1%}, p90 {ninth:.1%}, worst {errors[-1]:.1%}", str(len(errors))],
             ["failed for memory, yet called `fits` (aim: none)",
@@ -165,22 +166,13 @@ def _terms() -> str:
     )
 
 
-def _token_rows() -> list[Result]:
-    return [
-        r
-        for r in results()
-        if r.figures_of_logged_pool() is not None
-        and (r.seen("kv_tokens") is not None or r.seen("gpu_blocks") is not None)
-    ]
-
-
 def _exact_tokens() -> int:
-    return sum(result.id not in TOKENS_DIFFER for result in _token_rows())
+    return sum(result.id not in TOKENS_DIFFER for result in with_tokens())
 
 
 def _tokens() -> str:
     rows = []
-    for result in _token_rows():
+    for result in with_tokens():
         figures, b = result.figures_of_logged_pool(), result.budget
         if figures is None or b is None:
             continue

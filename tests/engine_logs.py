@@ -145,6 +145,16 @@ def results() -> list[Result]:
     return [answer(row) for row in ROWS]
 
 
+def with_tokens() -> list[Result]:
+    """Rows that print tokens or blocks of a pool whose size they print too."""
+    return [
+        r
+        for r in results()
+        if r.figures_of_logged_pool() is not None
+        and (r.seen("kv_tokens") is not None or r.seen("gpu_blocks") is not None)
+    ]
+
+
 def whole_model_layout(row: Row) -> tuple[KvLayout, int]:
     """The layout of the model on one stage, and the length, as vLLM's check of a length has it."""
     d = ENGINE.resolve(asked(row, pp=1))

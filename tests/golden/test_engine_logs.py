@@ -18,11 +18,11 @@ from engine_logs import (
     TERM_DIFFERS,
     TERMS,
     TOKENS_DIFFER,
-    Result,
     compared,
     fits,
     results,
     whole_model_layout,
+    with_tokens,
 )
 
 from kvplan.units import GIB
@@ -44,15 +44,6 @@ def test_memory_needed_for_a_length_is_exact() -> None:
         needed = result.seen("needed_kv_gib_for_max_len")
         assert needed is not None
         assert abs(layout.reserved_bytes(length) / GIB - needed) <= HALF_DIGIT, result.id
-
-
-def with_tokens() -> list[Result]:
-    return [
-        r
-        for r in results()
-        if r.figures_of_logged_pool() is not None
-        and (r.seen("kv_tokens") is not None or r.seen("gpu_blocks") is not None)
-    ]
 
 
 def test_tokens_and_blocks_of_the_logged_pool_are_exact_within_its_rounding() -> None:

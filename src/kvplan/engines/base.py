@@ -184,6 +184,39 @@ class Engine(Protocol):
         """Other settings of this engine that cost no quality and may free memory, with words."""
 
 
+class Unmanaged:
+    """An engine that sets no pool aside, has no blocks and is started by no command."""
+
+    def claim(self, deployment: Deployment) -> Claim:
+        """All of the usable memory: nothing is set aside."""
+        return Claim(deployment.usable_bytes)
+
+    def weight_bytes(self, deployment: Deployment, stage: int) -> int:
+        """The weights as the checkpoint's scheme stores them."""
+        return deployment.model.weight_bytes(deployment.scheme, deployment.split, stage)
+
+    def overheads(self, deployment: Deployment, stage: int) -> Sequence[Term]:  # noqa: ARG002
+        """None are counted."""
+        return ()
+
+    def pool_figures(
+        self,
+        deployment: Deployment,  # noqa: ARG002
+        layout: KvLayout,  # noqa: ARG002
+        pool_bytes: int,  # noqa: ARG002
+    ) -> PoolFigures:
+        """There is no pool."""
+        return PoolFigures()
+
+    def block_sizes(self, deployment: Deployment) -> Sequence[int]:  # noqa: ARG002
+        """There are no blocks."""
+        return ()
+
+    def flags(self, deployment: Deployment) -> list[str]:  # noqa: ARG002
+        """There is no command to run."""
+        return []
+
+
 class Settled(NamedTuple):
     """Loads that an engine's settings do not depend on.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvplan.deployment import Deployment
-from kvplan.engines.base import Claim, KvLayout, PoolFigures, Settled, Term, without_settings
+from kvplan.engines.base import KvLayout, Settled, Unmanaged, without_settings
 from kvplan.errors import InputError, UnsupportedCombination
 from kvplan.precision.kv import KV_FORMATS, KvFormat, check_packs
 from kvplan.units import MAX_TOKENS
 
 
-class NoEngine:
+class NoEngine(Unmanaged):
     """The bare formula."""
 
     name = "none"
@@ -36,30 +36,9 @@ class NoEngine:
             assumption="engine none: no activation, graph or runtime memory, no block rounding"
         )
 
-    def claim(self, deployment: Deployment) -> Claim:
-        """All of the usable memory."""
-        return Claim(deployment.usable_bytes)
-
-    def weight_bytes(self, deployment: Deployment, stage: int) -> int:
-        """The checkpoint's own bytes."""
-        return deployment.model.weight_bytes(deployment.scheme, deployment.split, stage)
-
-    def overheads(self, deployment: Deployment, stage: int) -> Sequence[Term]:  # noqa: ARG002
-        """None are counted."""
-        return ()
-
     def kv_layout(self, deployment: Deployment, stage: int) -> KvLayout:
         """The logical rows as they are."""
         return KvLayout(deployment.model.logical_rows(deployment.kv, deployment.split, stage))
-
-    def pool_figures(
-        self,
-        deployment: Deployment,  # noqa: ARG002
-        layout: KvLayout,  # noqa: ARG002
-        pool_bytes: int,  # noqa: ARG002
-    ) -> PoolFigures:
-        """Nothing is printed by no engine."""
-        return PoolFigures()
 
     def settled(self, deployment: Deployment) -> Settled:  # noqa: ARG002
         """There are no settings."""
@@ -73,14 +52,6 @@ class NoEngine:
             for form in KV_FORMATS.values()
             if all(size % side.packs == 0 for size in sizes for side in (form.k, form.v))
         ]
-
-    def block_sizes(self, deployment: Deployment) -> Sequence[int]:  # noqa: ARG002
-        """There are no blocks."""
-        return ()
-
-    def flags(self, deployment: Deployment) -> list[str]:  # noqa: ARG002
-        """There is nothing to run."""
-        return []
 
     def changes(self, deployment: Deployment) -> Sequence[tuple[str, Deployment]]:  # noqa: ARG002
         """There are no settings."""

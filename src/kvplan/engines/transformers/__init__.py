@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from kvplan.deployment import Deployment
-from kvplan.engines.base import Claim, KvLayout, PoolFigures, Settled, Term, without_settings
+from kvplan.engines.base import KvLayout, Settled, Unmanaged, without_settings
 from kvplan.engines.transformers.tensors import CACHES, DYNAMIC, STATIC, Options, cache_rows
 from kvplan.errors import InputError, UnsupportedCombination, nearest_names
 from kvplan.model.model import stage_layers
@@ -25,7 +25,7 @@ ARGUMENTS = ("cache", "max_cache_len")
 """The arguments of this engine that are modelled."""
 
 
-class TransformersEngine:
+class TransformersEngine(Unmanaged):
     """The ``Cache`` object of transformers."""
 
     name = "transformers"
@@ -69,18 +69,6 @@ class TransformersEngine:
             assumption="transformers: no activation or runtime memory is counted; leave room for it"
         )
 
-    def claim(self, deployment: Deployment) -> Claim:
-        """All of the usable memory: nothing is set aside."""
-        return Claim(deployment.usable_bytes)
-
-    def weight_bytes(self, deployment: Deployment, stage: int) -> int:
-        """The weights as the checkpoint's scheme stores them."""
-        return deployment.model.weight_bytes(deployment.scheme, deployment.split, stage)
-
-    def overheads(self, deployment: Deployment, stage: int) -> Sequence[Term]:  # noqa: ARG002
-        """None are modelled."""
-        return ()
-
     def kv_layout(self, deployment: Deployment, stage: int) -> KvLayout:
         """The tensors of the cache."""
         d = deployment
@@ -89,15 +77,6 @@ class TransformersEngine:
         return KvLayout(
             cache_rows(d.model, d.kv, options, d.args.encoder_tokens, start=start, end=end)
         )
-
-    def pool_figures(
-        self,
-        deployment: Deployment,  # noqa: ARG002
-        layout: KvLayout,  # noqa: ARG002
-        pool_bytes: int,  # noqa: ARG002
-    ) -> PoolFigures:
-        """There is no pool."""
-        return PoolFigures()
 
     def settled(self, deployment: Deployment) -> Settled:
         """Every load, as far as a static cache is long."""
@@ -108,14 +87,6 @@ class TransformersEngine:
         """The dtype that the model runs in."""
         name = deployment.kv.name
         return (KV_FORMATS[name if name in FORMATS else deployment.model.dtype.name],)
-
-    def block_sizes(self, deployment: Deployment) -> Sequence[int]:  # noqa: ARG002
-        """There are no blocks."""
-        return ()
-
-    def flags(self, deployment: Deployment) -> list[str]:  # noqa: ARG002
-        """It is a library: there is no command to run."""
-        return []
 
     def changes(self, deployment: Deployment) -> Sequence[tuple[str, Deployment]]:
         """A dynamic cache never holds more than a static one."""

@@ -9,18 +9,14 @@ configurations.
 from __future__ import annotations
 
 from kvplan.errors import MalformedFile
-from kvplan.model.caches import Cache, FullAttention, Recurrent
 from kvplan.model.tensors import ATTENTION, MIXER, NORMS, Tensor, embedding, head, norm, router
 from kvplan.sources.huggingface.architecture import (
-    SLIDING,
     Architecture,
     Weights,
-    kv_heads,
-    local,
 )
 from kvplan.sources.huggingface.families.mixture import experts_of
 from kvplan.sources.huggingface.families.recurrent import HYBRID, layer_kinds, projection, vector
-from kvplan.sources.huggingface.families.zaya import HYBRID_SLIDING
+from kvplan.sources.huggingface.families.zaya import HYBRID_SLIDING, inkling_caches, inkling_heads
 from kvplan.sources.huggingface.fields import Fields
 
 _COMMON = {"conv_kernel_size": 4, "d_rel": 16, "rel_extent": 1024}
@@ -62,14 +58,7 @@ def _inkling2(c: Fields, loop: range, passes: int) -> Architecture:
     if kinds is None:
         kinds = [HYBRID_SLIDING if (index + 1) % 6 else HYBRID for index in range(layers)]
     kernel = c.integer("conv_kernel_size", "sconv_kernel_size")
-    by_kind: dict[str, tuple[Cache, ...]] = {}
-    for kind in set(kinds):
-        _, kept, size = _heads(c, kind)
-        full = FullAttention(kept, size, size)
-        span = c.integer("sliding_window_size", "sliding_window") if kind != HYBRID else None
-        channels = 2 * kept * size + 2 * hidden
-        state = Recurrent("short_conv", channels, kernel, 0, channels, conv_bytes=4)
-        by_kind[kind] = (local(full, SLIDING, span, c.where), state)
+    by_kind = {kind: inkling_caches(c, kind, kernel) for kind in set(kinds)}
 
     def count() -> Weights:
         rank = 0
@@ -102,20 +91,9 @@ def _inkling2(c: Fields, loop: range, passes: int) -> Architecture:
     return Architecture(caches, count)
 
 
-def _heads(c: Fields, kind: str) -> tuple[int, int, int]:
-    """Query heads, key-value heads and their size, which may differ between the two kinds."""
-    if kind == HYBRID_SLIDING:
-        return (
-            c.integer("swa_num_attention_heads"),
-            c.integer("swa_num_key_value_heads"),
-            c.integer("swa_head_dim"),
-        )
-    return c.heads(), kv_heads(c, c.heads()), c.head_size()
-
-
 def _attention(c: Fields, hidden: int, kind: str, kernel: int) -> list[Tensor]:
     """Gated attention with a relative bias and a sink; full layers derive their convolutions."""
-    heads, kept, size = _heads(c, kind)
+    heads, kept, size = inkling_heads(c, kind)
     relative, prefix = c.integer("d_rel"), "self_attn"
     extent = c.integer("sliding_window_size" if kind == HYBRID_SLIDING else "rel_extent")
     tensors = [

@@ -133,14 +133,7 @@ def inkling(c: Fields) -> Architecture:
         nearby = {i for i in range(layers) if (i + 1) % 6} if listed is None else set(listed)
         kinds = [HYBRID_SLIDING if index in nearby else HYBRID for index in range(layers)]
     kernel = c.integer("conv_kernel_size", "sconv_kernel_size")
-    by_kind: dict[str, tuple[Cache, ...]] = {}
-    for kind in set(kinds):
-        _, kept, size = _inkling_heads(c, kind)
-        full = FullAttention(kept, size, size)
-        span = c.integer("sliding_window_size", "sliding_window") if kind != HYBRID else None
-        channels = 2 * kept * size + 2 * hidden
-        state = Recurrent("short_conv", channels, kernel, 0, channels, conv_bytes=4)
-        by_kind[kind] = (local(full, SLIDING, span, c.where), state)
+    by_kind = {kind: inkling_caches(c, kind, kernel) for kind in set(kinds)}
 
     def count() -> Weights:
         bodies = {kind: _inkling_attention(c, hidden, kind, kernel) for kind in set(kinds)}
@@ -163,7 +156,17 @@ def inkling(c: Fields) -> Architecture:
     return Architecture([by_kind[kind] for kind in kinds], count)
 
 
-def _inkling_heads(c: Fields, kind: str) -> tuple[int, int, int]:
+def inkling_caches(c: Fields, kind: str, kernel: int) -> tuple[Cache, ...]:
+    """Keys and values, and the last inputs of the convolutions on them and on the layer's sums."""
+    _, kept, size = inkling_heads(c, kind)
+    full = FullAttention(kept, size, size)
+    span = c.integer("sliding_window_size", "sliding_window") if kind != HYBRID else None
+    channels = 2 * kept * size + 2 * c.hidden()
+    state = Recurrent("short_conv", channels, kernel, 0, channels, conv_bytes=4)
+    return local(full, SLIDING, span, c.where), state
+
+
+def inkling_heads(c: Fields, kind: str) -> tuple[int, int, int]:
     """Query heads, key-value heads and their size, which differ between windows and full layers."""
     if kind == HYBRID_SLIDING:
         return (
@@ -175,7 +178,7 @@ def _inkling_heads(c: Fields, kind: str) -> tuple[int, int, int]:
 
 
 def _inkling_attention(c: Fields, hidden: int, kind: str, kernel: int) -> list[Tensor]:
-    heads, kept, size = _inkling_heads(c, kind)
+    heads, kept, size = inkling_heads(c, kind)
     relative = c.integer("d_rel")
     key = "sliding_window_size" if kind == HYBRID_SLIDING else "rel_extent"
     return [
