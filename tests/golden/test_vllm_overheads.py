@@ -14,16 +14,18 @@ from typing import Any
 
 import pytest
 
-from kvplan.engines.vllm.overheads import (
+from kvplan.engines.vllm.defaults import (
     BatchDefaults,
+    batch_defaults,
+    default_gpu_memory_utilization,
+)
+from kvplan.engines.vllm.overheads import (
     Estimate,
     activation_peak_bytes,
-    batch_defaults,
     capture_sizes,
     claim_bytes,
     communication_bytes,
     cuda_graph_bytes,
-    default_gpu_memory_utilization,
     encoder_peak_bytes,
     graphs_in_budget,
     outside_claim_bytes,

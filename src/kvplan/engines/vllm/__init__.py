@@ -6,8 +6,8 @@
 
 Rules are those of 0.33; what earlier versions did otherwise is in `versions`. Source: vLLM
 ``v1/worker/gpu_worker.py`` ``determine_available_memory``; the terms are in `overheads`, the
-blocks in `kv_layout`, formats and block sizes in `formats`, what is settled before in `resolving`,
-start-up logs in `log`.
+blocks in `kv_layout` and `paging`, formats and block sizes in `formats`, what is settled before in
+`resolving` and `defaults`, start-up logs in `log`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,17 @@ from typing import TYPE_CHECKING
 
 from kvplan.deployment import Deployment
 from kvplan.engines.base import Claim, KvLayout, PoolFigures, Settled, Term
-from kvplan.engines.vllm import formats, loading, overheads, versions
+from kvplan.engines.vllm import defaults, formats, loading, overheads, versions
 from kvplan.engines.vllm.block_size import settle
 from kvplan.engines.vllm.flags import serve_command
 from kvplan.engines.vllm.further import further
 from kvplan.engines.vllm.kv_layout import vllm_layout
+from kvplan.engines.vllm.paging import (
+    asked_block_size,
+    least_blocks,
+    paging_of,
+    with_block_size,
+)
 from kvplan.engines.vllm.resolving import (
     batch_limits,
     check_division,
@@ -30,9 +36,8 @@ from kvplan.engines.vllm.resolving import (
     in_dtype,
     rules_of,
 )
-from kvplan.engines.vllm.specs import PACKED_ALIGNMENT, Paging
 from kvplan.errors import InputError
-from kvplan.model.model import WIDE_KV, stage_layers
+from kvplan.model.model import stage_layers
 from kvplan.precision.kv import KvFormat
 from kvplan.units import MAX_TOKENS, cdiv, truncated
 
@@ -64,12 +69,12 @@ class Vllm:
                 hint="Raise --max-model-len, or ask for a shorter --seq.",
             )
         if args.gpu_memory_utilization is None:
-            utilization = overheads.default_gpu_memory_utilization(version)
+            utilization = defaults.default_gpu_memory_utilization(version)
             d = d.saying(assumption=f"gpu_memory_utilization {utilization}: vLLM's default")
         else:
             utilization = args.gpu_memory_utilization
         d = batch_limits(d, version, max_model_len)
-        return _with_block_size(
+        return with_block_size(
             d.with_args(max_model_len=max_model_len, gpu_memory_utilization=utilization)
         )
 
@@ -173,7 +178,7 @@ class Vllm:
     def kv_layout(self, deployment: Deployment, stage: int) -> KvLayout:
         """Blocks by group, as vLLM's planner lays them out."""
         d, args = deployment, deployment.args
-        paging = settle(d.model, _paging(d, args.block_size or formats.DEFAULT_BLOCK_SIZE))
+        paging = settle(d.model, paging_of(d, args.block_size or formats.DEFAULT_BLOCK_SIZE))
         draft = _draft(d)
         layout = vllm_layout(
             d.model,
@@ -186,7 +191,7 @@ class Vllm:
             draft_from=draft.first_layer if draft else 0,
         )
         return layout._replace(
-            fixed_blocks=further(d).num_gpu_blocks_override, least_blocks=_least_blocks(d)
+            fixed_blocks=further(d).num_gpu_blocks_override, least_blocks=least_blocks(d)
         )
 
     def pool_figures(
@@ -222,7 +227,7 @@ class Vllm:
         args, r = d.args, rules_of(d)
         if not r.v1:
             return None
-        step = overheads.batch_defaults(
+        step = defaults.batch_defaults(
             device_bytes=d.total_bytes or 0,
             gpu_name=d.gpu.display_name,
             version=r.version,
@@ -254,7 +259,7 @@ class Vllm:
         return serve_command(
             deployment,
             further(deployment),
-            _asked_block_size(deployment),
+            asked_block_size(deployment),
             rules_of(deployment).version,
             "ngram" if draft is None else draft.method,
         )
@@ -319,8 +324,6 @@ class Vllm:
 _SOFTCAPPED = {"gemma2", "gemma3n_text"}
 """Classes whose logits are capped unless the config says null: ``Gemma2Config``,
 ``Gemma3nTextConfig`` (``final_logit_softcapping`` 30.0)."""
-_IN_FLIGHT_KINDS = {"sliding_window", "chunked_local", "compressed", "compressor_state"}
-"""Kinds that keep the tokens in flight beside their own."""
 
 
 def _draft(d: Deployment) -> Draft | None:
@@ -330,76 +333,6 @@ def _draft(d: Deployment) -> Draft | None:
     from kvplan.engines.vllm.drafting import draft_of
 
     return draft_of(d)
-
-
-def _paging(d: Deployment, block_size: int) -> Paging:
-    """What decides the blocks, from the engine's arguments."""
-    args, more = d.args, further(d)
-    # Batches scheduled but not finished: one more than the stages when scheduling runs ahead
-    # (vLLM VllmConfig.max_concurrent_batches).
-    r = rules_of(d)
-    batches = d.pp + args.async_scheduling if r.window_holds_all_batches else 1
-    step_tokens = args.max_num_batched_tokens or 0
-    capability = d.gpu.compute_capability
-    kinds = {group.cache.kind for group in d.model.groups}
-    drafted = {group.cache.kind for group in d.draft.groups} if d.draft else set()
-    # Left at zero where no layer asks, so that layouts that are the same compare equal.
-    in_flight = batches * step_tokens if (kinds | drafted) & _IN_FLIGHT_KINDS else 0
-    return Paging(
-        block_size=block_size,
-        kv=d.kv,
-        wide_kv=WIDE_KV,
-        tp=d.tp,
-        dcp=d.dcp,
-        in_flight_tokens=in_flight,
-        encoder_tokens=step_tokens if "cross_attention" in kinds else 0,
-        # Without any attention there is no prefix cache to keep states for.
-        aligned_states=args.prefix_caching and kinds != {"recurrent"},
-        state_element_bytes=more.mamba_ssm_cache_bytes,
-        exports_checkpoints=r.states_exported and capability is not None and capability >= (9, 0),
-        mamba_exports=r.states_exported,
-        speculative_tokens=args.speculative_tokens,
-        skipped_layers=more.skipped_layers,
-        skips_windows=more.skips_windows,
-        page_alignment=PACKED_ALIGNMENT if "compressed" in kinds else 1,
-    )
-
-
-def _least_blocks(d: Deployment) -> int:
-    """Recurrent states take one block for each of ``max_num_seqs`` when graphs are captured.
-
-    "max_num_seqs (256) exceeds available Mamba cache blocks (184)": refused from 0.20.
-    Source: vLLM ``config/compilation.py`` ``resolve_cudagraph_mode_and_sizes``.
-    """
-    if d.args.enforce_eager or rules_of(d).version < versions.GRAPHS_IN_BUDGET:
-        return 0
-    recurrent = any(group.cache.kind == "recurrent" for group in d.model.groups)
-    return d.args.max_num_seqs or 0 if recurrent else 0
-
-
-def _with_block_size(d: Deployment) -> Deployment:
-    """The block size that the attention backend, recurrent states and mixed formats lead to."""
-    asked = d.args.block_size
-    said = "as asked"
-    if asked is None:
-        asked, why = formats.default_block_size(d)
-        said = f"vLLM's default here ({why})"
-    settled = settle(d.model, _paging(d, asked)).block_size
-    if settled != asked:
-        said = f"raised from {asked} to hold a recurrent state or a 16-bit layer's page"
-    if settled != d.args.block_size:
-        d = d.saying(assumption=f"block_size {settled}: {said}")
-    return d.with_args(block_size=settled)
-
-
-def _asked_block_size(d: Deployment) -> int | None:
-    """What to ask for to get the settled block size; None where vLLM raises its default to it."""
-    size = d.args.block_size
-    default = formats.default_block_size(d)[0]
-    for asked in (default, *formats.block_sizes(d)):
-        if size != asked and settle(d.model, _paging(d, asked)).block_size == size:
-            return None if asked == default else asked
-    return size
 
 
 ENGINE = Vllm()

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from kvplan.deployment import Deployment
-from kvplan.engines.vllm import overheads, versions
+from kvplan.engines.vllm import defaults, versions
 from kvplan.engines.vllm.flags import flags_missing, made_online
 from kvplan.engines.vllm.further import further, understood
 from kvplan.errors import InputError, UnsupportedCombination
@@ -141,7 +141,7 @@ def batch_limits(d: Deployment, version: tuple[int, int], max_model_len: int) ->
             f"--max-num-seqs {args.max_num_seqs} cannot hold {d.replica_batch} sequences at once",
             hint=f"Use --max-num-seqs {d.replica_batch}, or leave it out.",
         )
-    default = overheads.batch_defaults(
+    default = defaults.batch_defaults(
         device_bytes=d.total_bytes or 0,
         gpu_name=d.gpu.display_name,
         version=version,
