@@ -17,8 +17,6 @@ from kvplan.units import parse_size
 
 SCHEMA = "kvplan.diff/1"
 
-_DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
-
 
 class Compared(NamedTuple):
     """A figure that is compared."""
@@ -60,8 +58,6 @@ class Change(StrEnum):
 class FigureChange(Record):
     """A figure on both sides."""
 
-    __pydantic_config__ = _DESCRIBED
-
     figure: str
     unit: str
     base: int | float | None
@@ -76,8 +72,6 @@ class FigureChange(Record):
 
 class DeploymentChange(Record):
     """A deployment on both sides."""
-
-    __pydantic_config__ = _DESCRIBED
 
     name: str
     change: Change
@@ -94,8 +88,6 @@ class DeploymentChange(Record):
 
 class DiffReport(Record):
     """Everything that ``kvplan diff`` says."""
-
-    __pydantic_config__ = _DESCRIBED
 
     schema: str
     kvplan_version: str

@@ -11,8 +11,6 @@ from kvplan.planning.report import DeploymentReport, Record, Verdict
 
 SCHEMA = "kvplan.check/1"
 
-_DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
-
 
 class Status(StrEnum):
     """How a budget, a deployment or a file came out."""
@@ -31,8 +29,6 @@ SEVERITY = (Status.OFF, Status.PASSED, Status.WARNED, Status.FAILED, Status.ERRO
 
 class Figures(Record):
     """What budgets are held against; bytes are per GPU."""
-
-    __pydantic_config__ = _DESCRIBED
 
     fits: bool
     verdict: Verdict
@@ -67,8 +63,6 @@ class Figures(Record):
 class BudgetResult(Record):
     """One budget of one deployment."""
 
-    __pydantic_config__ = _DESCRIBED
-
     budget: str
     rule: str
     level: str
@@ -89,8 +83,6 @@ class BudgetResult(Record):
 class Fault(Record):
     """Something that is not understood."""
 
-    __pydantic_config__ = _DESCRIBED
-
     message: str
     hint: str | None
     line: int
@@ -99,8 +91,6 @@ class Fault(Record):
 
 class DeploymentResult(Record):
     """One deployment; of a matrix, one combination."""
-
-    __pydantic_config__ = _DESCRIBED
 
     name: str
     line: int
@@ -120,8 +110,6 @@ class DeploymentResult(Record):
 class FileResult(Record):
     """One plan file."""
 
-    __pydantic_config__ = _DESCRIBED
-
     path: str
     status: Status
     faults: list[Fault]
@@ -131,8 +119,6 @@ class FileResult(Record):
 
 class Summary(Record):
     """How many budgets came out how."""
-
-    __pydantic_config__ = _DESCRIBED
 
     files: int
     deployments: int
@@ -146,8 +132,6 @@ class Summary(Record):
 
 class CheckReport(Record):
     """Everything that one run of ``kvplan check`` says."""
-
-    __pydantic_config__ = _DESCRIBED
 
     schema: str
     kvplan_version: str

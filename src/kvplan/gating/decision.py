@@ -7,7 +7,6 @@ above the limit and not by chance. Everything else is undecided: more samples wo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -22,10 +21,8 @@ from kvplan.gating.statistics import (
     unpaired_samples,
     wilson,
 )
-from kvplan.planning.report import Document
+from kvplan.planning.report import Record
 from kvplan.policy import QualityPolicy
-
-_DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
 
 
 class Answer(StrEnum):
@@ -36,11 +33,8 @@ class Answer(StrEnum):
     UNDECIDED = "undecided"
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class TaskReport(Document):
+class TaskReport(Record):
     """One figure of both runs, compared."""
-
-    __pydantic_config__ = _DESCRIBED
 
     task: str
     metric: str
@@ -99,7 +93,7 @@ def not_evaluated(base: Score) -> TaskReport:
     """The answer for a figure that only the baseline has."""
     note = "the candidate was not evaluated on it; leave it out with --task, or evaluate it"
     report = _report(base, base, "", Answer.UNDECIDED, None, note)
-    return replace(report, candidate=None)
+    return report.but(candidate=None)
 
 
 def _decide(base: Score, cand: Score, rule: str, effect: Effect) -> TaskReport:

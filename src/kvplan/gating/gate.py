@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -14,19 +13,14 @@ from kvplan.gating.decision import Answer, TaskReport, compare, not_evaluated
 from kvplan.gating.results import Evaluation, Kind, Score
 from kvplan.gating.rollback import rollback_flags, rollback_room
 from kvplan.monitoring.plan import Plan
-from kvplan.planning.report import Document
+from kvplan.planning.report import Record
 from kvplan.policy import Policy
 
 SCHEMA = "kvplan.gate/1"
 
-_DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
 
-
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class GateReport(Document):
+class GateReport(Record):
     """Keep the candidate, or go back to 16 bits and every token."""
-
-    __pydantic_config__ = _DESCRIBED
 
     schema: str
     kvplan_version: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -10,10 +9,8 @@ from kvplan.monitoring.advice import more_room
 from kvplan.monitoring.plan import Plan
 from kvplan.monitoring.reading import SINCE_START, Reading
 from kvplan.monitoring.series import Metrics
-from kvplan.planning.report import Document
+from kvplan.planning.report import Record
 from kvplan.policy import MonitoringPolicy
-
-_DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
 
 
 class Health(StrEnum):
@@ -33,11 +30,8 @@ class Severity(StrEnum):
     CRITICAL = "critical"
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class Finding(Document):
+class Finding(Record):
     """One thing that is not as it should be."""
-
-    __pydantic_config__ = _DESCRIBED
 
     alert: str
     """The alert of the same name, and its section in the runbook."""

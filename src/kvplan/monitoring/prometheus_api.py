@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -53,7 +52,7 @@ class Prometheus(NamedTuple):
             rates["preempted"] = reading.preempted
         if metrics.prefix_hits is None:
             rates["prefix_hits"] = reading.prefix_hits
-        return replace(reading, basis=f"the last {self.window} by Prometheus", **rates)
+        return reading.but(basis=f"the last {self.window} by Prometheus", **rates)
 
     @property
     def _here(self) -> str:

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kvplan.monitoring.latency import Judged, judge_at
 from kvplan.monitoring.page import Samples
 from kvplan.monitoring.series import Histogram, Metrics, PoolInfo, Series
-from kvplan.planning.report import Document
+from kvplan.planning.report import Record
 from kvplan.policy import MonitoringPolicy
 
 SINCE_START = "since the engine started"
 
-_DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
 
-
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class Reading(Document):
+class Reading(Record):
     """What the server shows; null where its engine does not export it."""
-
-    __pydantic_config__ = _DESCRIBED
 
     basis: str
     """The time that rates and shares are over: since the start, between pages, or Prometheus's."""

@@ -17,21 +17,16 @@ from kvplan.monitoring.plan import Plan
 from kvplan.monitoring.prometheus_api import Prometheus
 from kvplan.monitoring.reading import SINCE_START, Before, Reading, read, targets
 from kvplan.monitoring.series import Metrics
-from kvplan.planning.report import Document
+from kvplan.planning.report import Record, fields_of
 from kvplan.policy import MonitoringPolicy
 
 SCHEMA = "kvplan.watch/1"
 _HISTORY = 60
 _OVER_TIME = {"preempted", "ttft_share_above", "tpot_share_above", "prefix_hits"}
 
-_DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
 
-
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class Observation(Document):
+class Observation(Record):
     """One look at a server: what ``kvplan monitor watch --once --format json`` prints."""
-
-    __pydantic_config__ = _DESCRIBED
 
     schema: str
     kvplan_version: str
@@ -120,8 +115,7 @@ class Watcher:
 
     def _remember(self, reading: Reading) -> None:
         since_start = reading.basis == SINCE_START
-        for name in reading.__dataclass_fields__:
-            value = getattr(reading, name)
+        for name, value in fields_of(reading).items():
             if since_start and name in _OVER_TIME:  # another figure than the next ones
                 continue
             if isinstance(value, (int, float)):

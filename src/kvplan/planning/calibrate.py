@@ -16,13 +16,9 @@ from kvplan.planning.report import DeploymentReport, Record
 
 SCHEMA = "kvplan.calibration_report/1"
 
-_DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
-
 
 class ComparedTerm(Record):
     """One figure as planned and as the log has it."""
-
-    __pydantic_config__ = _DESCRIBED
 
     key: str
     predicted: float
@@ -40,8 +36,6 @@ class ComparedTerm(Record):
 
 class CalibrationReport(Record):
     """Predicted against observed for one start-up."""
-
-    __pydantic_config__ = _DESCRIBED
 
     schema: str
     kvplan_version: str

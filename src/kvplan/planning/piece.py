@@ -18,7 +18,7 @@ from kvplan.planning.cautions import CODES, cautions
 from kvplan.planning.edges import Bools, Ints
 from kvplan.planning.fit import deployment_report, kv_cache_report, memory_report
 from kvplan.planning.limits import Question
-from kvplan.planning.report import SEVERITY, Document, Verdict, fields_of
+from kvplan.planning.report import SEVERITY, Record, Verdict, fields_of
 from kvplan.policy import Policy
 
 VERDICTS = tuple(str(verdict) for verdict in SEVERITY)
@@ -157,7 +157,7 @@ def _columns(question: Question, b: Budget, fits: Bools, policy: Policy) -> dict
     return found
 
 
-def _scalars(section: Document) -> dict[str, Any]:
+def _scalars(section: Record) -> dict[str, Any]:
     """The figures of a section of the fit report that are no lists."""
     found = fields_of(section)
     return {name: value for name, value in found.items() if not isinstance(value, list)}

@@ -7,28 +7,20 @@ The docstring under each field is its description in the JSON Schema (``kvplan s
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import dataclass_transform
+from typing import Self, dataclass_transform
 
 SCHEMA = "kvplan.fit/1"
 
-_DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
-
-
-class Document:
-    """Shows itself by the fields that its class annotates."""
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in fields_of(self).items())
-        return f"{type(self).__name__}({shown})"
-
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
-class Record(Document):
-    """A frozen document, made by keyword.
+class Record:
+    """A frozen document, made by keyword, that shows itself by the fields its class annotates.
 
     It does what a dataclass does without generating code for each class, which costs every
     command several milliseconds at start-up.
     """
+
+    __pydantic_config__ = {"use_attribute_docstrings": True, "extra": "forbid"}  # noqa: RUF012
 
     def __init__(self, **values: object) -> None:
         fields = type(self).__annotations__
@@ -41,10 +33,18 @@ class Record(Document):
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{type(self).__name__} cannot be changed")
 
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in fields_of(self).items())
+        return f"{type(self).__name__}({shown})"
 
-def fields_of(document: Document) -> dict[str, object]:
-    """The fields of a document by name, in order."""
-    return {name: getattr(document, name) for name in type(document).__annotations__}
+    def but(self, **changes: object) -> Self:
+        """The same with other values."""
+        return type(self)(**{**fields_of(self), **changes})
+
+
+def fields_of(record: Record) -> dict[str, object]:
+    """The fields of a record by name, in order."""
+    return {name: getattr(record, name) for name in type(record).__annotations__}
 
 
 class Verdict(StrEnum):
@@ -61,8 +61,6 @@ SEVERITY = {Verdict.FITS: 0, Verdict.TIGHT: 1, Verdict.OOM: 2}
 
 class DeploymentReport(Record):
     """The question as understood, every default filled in."""
-
-    __pydantic_config__ = _DESCRIBED
 
     model: str
     model_source: str
@@ -94,8 +92,6 @@ class DeploymentReport(Record):
 class GroupReport(Record):
     """Layers that keep the same cache, as the mathematics needs it, on one GPU."""
 
-    __pydantic_config__ = _DESCRIBED
-
     kind: str
     layers: int
     bytes_per_token: int
@@ -108,8 +104,6 @@ class GroupReport(Record):
 
 class KvCacheReport(Record):
     """The KV cache of one GPU."""
-
-    __pydantic_config__ = _DESCRIBED
 
     bytes_per_token: int
     """Slope of the logical bytes at seq_len, before any block rounding."""
@@ -140,8 +134,6 @@ class KvCacheReport(Record):
 class TermReport(Record):
     """One memory term of the engine with its range."""
 
-    __pydantic_config__ = _DESCRIBED
-
     key: str
     low_bytes: int
     likely_bytes: int
@@ -154,8 +146,6 @@ class TermReport(Record):
 
 class MemoryReport(Record):
     """The budget of the GPU that decides."""
-
-    __pydantic_config__ = _DESCRIBED
 
     device_bytes: int | None
     """Total as the framework sees it; null when it is not known."""
@@ -181,8 +171,6 @@ class MemoryReport(Record):
 class ModelReport(Record):
     """The model's size, whole."""
 
-    __pydantic_config__ = _DESCRIBED
-
     parameters: int | None
     """Trained parameters, tied ones once; null when the config lacks a width."""
     active_parameters: int | None
@@ -194,8 +182,6 @@ class ModelReport(Record):
 class SpeedReport(Record):
     """Expected speed; null until it is estimated."""
 
-    __pydantic_config__ = _DESCRIBED
-
     ttft_ms: float | None = None
     tpot_ms: float | None = None
     tokens_per_s: float | None = None
@@ -203,8 +189,6 @@ class SpeedReport(Record):
 
 class LimitsReport(Record):
     """For each knob on its own, all else as asked: the largest or mildest value that fits."""
-
-    __pydantic_config__ = _DESCRIBED
 
     max_batch: int
     max_seq_len: int
@@ -230,8 +214,6 @@ class LimitsReport(Record):
 class RecommendedReport(Record):
     """What to run, each with the reason."""
 
-    __pydantic_config__ = _DESCRIBED
-
     batch: int
     batch_reason: str
     window: int | None
@@ -245,8 +227,6 @@ class RecommendedReport(Record):
 
 class OptionReport(Record):
     """One change that makes it fit."""
-
-    __pydantic_config__ = _DESCRIBED
 
     change: str
     kv_bytes: int
@@ -262,8 +242,6 @@ class OptionReport(Record):
 class MatrixRow(Record):
     """The batch that fits at each context under one KV format."""
 
-    __pydantic_config__ = _DESCRIBED
-
     kv_cache_dtype: str
     kv_bits: float
     max_batch: list[int]
@@ -272,16 +250,12 @@ class MatrixRow(Record):
 class MatrixReport(Record):
     """Contexts by KV format."""
 
-    __pydantic_config__ = _DESCRIBED
-
     contexts: list[int]
     rows: list[MatrixRow]
 
 
 class FitReport(Record):
     """Everything kvplan says about one deployment."""
-
-    __pydantic_config__ = _DESCRIBED
 
     schema: str
     kvplan_version: str

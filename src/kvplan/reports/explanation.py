@@ -6,13 +6,12 @@ The figures are the logical ones, for the layers of one GPU when the heads are d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kvplan import __version__
 from kvplan.model.caches import HeadCache
 from kvplan.model.rows import sequence_bytes, slope_bytes
-from kvplan.planning.report import Document
+from kvplan.planning.report import Record
 from kvplan.reports import words
 from kvplan.reports.pattern import contexts, find_pattern, layer_labels
 from kvplan.reports.state_formula import state_formula
@@ -24,16 +23,11 @@ if TYPE_CHECKING:
 
 SCHEMA = "kvplan.explain/1"
 
-_DESCRIBED = {"use_attribute_docstrings": True, "extra": "forbid"}
-
 GROWS, CAPPED, CONSTANT = "grows", "capped", "constant"
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class ExplainedGroup(Document):
+class ExplainedGroup(Record):
     """Layers that keep the same cache."""
-
-    __pydantic_config__ = _DESCRIBED
 
     kind: str
     layers: int
@@ -56,11 +50,8 @@ class ExplainedGroup(Document):
     source: str
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class ExplainedContext(Document):
+class ExplainedContext(Record):
     """One sequence of that many tokens."""
-
-    __pydantic_config__ = _DESCRIBED
 
     tokens: int
     logical_bytes: int
@@ -70,11 +61,8 @@ class ExplainedContext(Document):
     """What one more token adds."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class NaiveFigure(Document):
+class NaiveFigure(Record):
     """What a calculator says that leaves something out, for the longest context shown."""
-
-    __pydantic_config__ = _DESCRIBED
 
     mistake: str
     """What it takes for what."""
@@ -86,33 +74,24 @@ class NaiveFigure(Document):
     """Over the true logical figure."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class ExplainedPart(Document):
+class ExplainedPart(Record):
     """Parameters of one part of the model, and their bytes on one GPU that holds them all."""
-
-    __pydantic_config__ = _DESCRIBED
 
     part: str
     parameters: int
     weight_bytes: int | None
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class ExplainedCheckpoint(Document):
+class ExplainedCheckpoint(Record):
     """What is published of the weights."""
-
-    __pydantic_config__ = _DESCRIBED
 
     parameters: int | None
     size_bytes: int | None
     source: str | None
 
 
-@dataclass(frozen=True, eq=False, repr=False, match_args=False)
-class Explanation(Document):
+class Explanation(Record):
     """What a model keeps for a token and why."""
-
-    __pydantic_config__ = _DESCRIBED
 
     schema: str
     kvplan_version: str
@@ -198,7 +177,9 @@ def explain(d: Deployment, seq_len: int | None) -> Explanation:
         weight_format=d.scheme.name,
         parts=_parts(d),
         checkpoint=ExplainedCheckpoint(
-            checkpoint.parameters, checkpoint.size_bytes, checkpoint.source
+            parameters=checkpoint.parameters,
+            size_bytes=checkpoint.size_bytes,
+            source=checkpoint.source,
         ),
         warnings=[*model.warnings, *d.warnings, *_unknown(model)],
         assumptions=[*model.assumptions, *d.assumptions],
@@ -240,7 +221,7 @@ def _parts(d: Deployment) -> list[ExplainedPart]:
         return []
     sizes = {part.part: part.size_bytes for part in weight_parts(d.model, d.scheme)}
     return [
-        ExplainedPart(part, count, sizes.get(part))
+        ExplainedPart(part=part, parameters=count, weight_bytes=sizes.get(part))
         for part, count in d.model.parameters_by_part().items()
     ]
 
@@ -259,8 +240,10 @@ def _naive(d: Deployment, tokens: int) -> Iterable[NaiveFigure]:
     size = f"{bits} bits / 8 x {tokens:,} tokens"
 
     def figure(mistake: str, elements: int, numbers: str) -> NaiveFigure:
-        total = elements * bits * tokens // 8
-        return NaiveFigure(mistake, f"{numbers} x {size}", total, total / true)
+        return comes_to(mistake, f"{numbers} x {size}", elements * bits * tokens // 8)
+
+    def comes_to(mistake: str, numbers: str, total: int) -> NaiveFigure:
+        return NaiveFigure(mistake=mistake, numbers=numbers, bytes=total, ratio=total / true)
 
     found = []
     if model.hidden_size is not None:
@@ -286,10 +269,7 @@ def _naive(d: Deployment, tokens: int) -> Iterable[NaiveFigure]:
         unit = sum(row.unit_bytes for row, _ in growing)
         total = unit * tokens + sum(row.constant_bytes for row, _ in growing)
         numbers = f"{unit:,} B x {tokens:,} tokens"
-        found.append(
-            NaiveFigure("windows left out: every layer keeps every token", numbers, total,
-                        total / true)
-        )  # fmt: skip
+        found.append(comes_to("windows left out: every layer keeps every token", numbers, total))
     attention = sum(n for cache, n in model.groups if isinstance(cache, HeadCache))
     if sizes is not None and model.num_kv_heads is not None and 0 < attention < layers:
         found.append(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from kvplan.planning.report import Document, fields_of
+from kvplan.planning.report import Record, fields_of
 
 if TYPE_CHECKING:
     from kvplan.deployment import Deployment
@@ -28,8 +28,8 @@ def full_document(report: FitReport, explained: Deployment | None) -> dict[str, 
 
 
 def as_document(node: Any) -> Any:
-    """Dataclasses as plain objects, all the way down."""
-    if isinstance(node, Document):
+    """Records as plain objects, all the way down."""
+    if isinstance(node, Record):
         return {name: as_document(value) for name, value in fields_of(node).items()}
     if isinstance(node, list):
         return [as_document(item) for item in node]
