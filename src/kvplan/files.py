@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 from kvplan.errors import InputError, MalformedFile, SourceError
 from kvplan.units import MIB
@@ -27,28 +27,35 @@ MAX_DEPTH = 64
 
 def read_text(path: str, limit: int = MAX_DOCUMENT_BYTES) -> str:
     """The text of a regular UTF-8 file of at most ``limit`` bytes."""
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise MalformedFile(path, "is not a regular file")
-            if status.st_size > limit:
-                raise MalformedFile(
-                    path,
-                    f"is {status.st_size:,} bytes; a document here has at most {limit:,}",
-                    hint="Is this the weights? Give the config.json beside them.",
-                )
-            data = file.read(limit + 1)
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # an embedded NUL in the path
-        raise SourceError(f"{path!r}: is not a usable path: {error}") from None
+    with open_regular(path) as (file, size):
+        if size > limit:
+            raise MalformedFile(
+                path,
+                f"is {size:,} bytes; a document here has at most {limit:,}",
+                hint="Is this the weights? Give the config.json beside them.",
+            )
+        data = file.read(limit + 1)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise MalformedFile(
             path, f"is not text: byte {error.start:,} is not UTF-8", hint="A binary file?"
         ) from None
+
+
+@contextmanager
+def open_regular(path: str) -> Iterator[tuple[BinaryIO, int]]:
+    """A regular file, open for reading, and its bytes; faults of reading it are named errors."""
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise MalformedFile(path, "is not a regular file")
+            yield file, status.st_size
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # an embedded NUL in the path
+        raise SourceError(f"{path!r}: is not a usable path: {error}") from None
 
 
 def _without_waiting(path: str, flags: int) -> int:

@@ -17,6 +17,7 @@ from kvplan.checking.matrix import Cell
 from kvplan.checking.models import OFFLINE, Models, gpu_ref
 from kvplan.checking.paths import Folder, shown
 from kvplan.checking.plan import Choice, Manifest, Problem
+from kvplan.checking.values import Refused
 from kvplan.deployment import Deployment
 from kvplan.errors import KvplanError
 from kvplan.hardware.profiles import load_gpu
@@ -31,14 +32,6 @@ _MENTIONS = (("KV format", "kv"), ("weight format", "weights"), ("vLLM", "engine
 _SIXTEEN_BITS = 16
 
 
-class AtPlace(Exception):
-    """A problem whose place is known."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
-
-
 class Asker:
     """Makes deployments of combinations; what they share is read once."""
 
@@ -48,7 +41,7 @@ class Asker:
         self._manifests: dict[Manifest, Deployed | KvplanError] = {}
 
     def ask(self, cell: Cell) -> Deployment:
-        """The deployment; raises `AtPlace` for anything that is not understood."""
+        """The deployment; raises `Refused` for anything that is not understood."""
         choices, deployed = dict(cell.choices), None
         if cell.planned.manifest is not None:
             deployed = self._deployed(cell.planned.manifest)
@@ -56,7 +49,7 @@ class Asker:
         for key in ("model", "gpu"):
             if key not in choices:
                 hint = "Say where its facts are with model."
-                raise AtPlace(Problem(cell.planned.place, f"the manifest names no {key}", hint))
+                raise Refused(Problem(cell.planned.place, f"the manifest names no {key}", hint))
         model = self._model(choices)
         if deployed is not None and deployed.stored is not None and "weights" not in choices:
             _check_stored(model, deployed, choices["model"].place)
@@ -69,7 +62,7 @@ class Asker:
         try:
             asked = build_deployment(model, **flags)
         except KvplanError as error:
-            raise AtPlace(problem_of(error, cell, choices)) from None
+            raise Refused(problem_of(error, cell, choices)) from None
         for note in deployed.notes if deployed is not None else ():
             asked = asked.saying(assumption=note)
         for warning in deployed.warnings if deployed is not None else ():
@@ -87,7 +80,7 @@ class Asker:
         words = sets.value if sets is not None and isinstance(sets.value, tuple) else ()
         model, revision = choices["model"], choices.get("revision")
         if revision is not None:
-            raise AtPlace(
+            raise Refused(
                 Problem(
                     revision.place,
                     f"revision {revision.text} is one of the hub, which a check does not ask",
@@ -112,7 +105,7 @@ class Asker:
                 self._manifests[manifest] = error
         found = self._manifests[manifest]
         if isinstance(found, KvplanError):
-            raise AtPlace(Problem(manifest.place, found.message, found.hint))
+            raise Refused(Problem(manifest.place, found.message, found.hint))
         return found
 
     def _read(self, manifest: Manifest) -> Deployed:
@@ -142,7 +135,7 @@ def _placed(place: Place, read: Callable[[], T]) -> T:
     try:
         return read()
     except KvplanError as error:
-        raise AtPlace(Problem(place, error.message, error.hint)) from None
+        raise Refused(Problem(place, error.message, error.hint)) from None
 
 
 def _with_deployed(cell: Cell, manifest: Manifest, deployed: Deployed) -> dict[str, Choice]:
@@ -154,7 +147,7 @@ def _with_deployed(cell: Cell, manifest: Manifest, deployed: Deployed) -> dict[s
             if name == "engine" and "@" not in str(value) and _engine(choices) == value:
                 continue  # the plan adds the version that the manifest leaves open
             said = deployed.words.get(name, name)
-            raise AtPlace(
+            raise Refused(
                 Problem(
                     stated.place,
                     f"{name} is stated here and by {deployed.where} ({said} {value})",
@@ -180,7 +173,7 @@ def _check_stored(model: Model, deployed: Deployed, place: Place) -> None:
     """A quantisation that must be the checkpoint's own is not a 16-bit model's."""
     if model.scheme.form.bits_per_element() < _SIXTEEN_BITS:
         return
-    raise AtPlace(
+    raise Refused(
         Problem(
             place,
             f"{deployed.where} says --quantization {deployed.stored}, but {model.name} is stored "

@@ -7,12 +7,13 @@ The arithmetic is `planning`'s: `judge` for the budget, the functions of ``fit``
 
 from __future__ import annotations
 
-from kvplan.checking.asking import Asker, AtPlace, problem_of
+from kvplan.checking.asking import Asker, problem_of
 from kvplan.checking.budgets import BY_NAME as BUDGET_BY_NAME
 from kvplan.checking.budgets import Held, Outcome, amount, hold
 from kvplan.checking.matrix import Cell
 from kvplan.checking.plan import Problem, StatedBudget
 from kvplan.checking.report import BudgetResult, DeploymentResult, Fault, Figures, Status, gravest
+from kvplan.checking.values import Refused
 from kvplan.errors import KvplanError
 from kvplan.planning.budget import Budget
 from kvplan.planning.fit import (
@@ -43,7 +44,7 @@ class Judge:
         try:
             question, budget = judge(self._asker.ask(cell), self._policy)
             figures = figures_of(question, budget)
-        except AtPlace as found:
+        except Refused as found:
             return _faulty(cell, found.problem)
         except KvplanError as error:
             return _faulty(cell, problem_of(error, cell))

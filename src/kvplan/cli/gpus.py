@@ -38,7 +38,7 @@ def list_gpus(
     """List the bundled GPUs with the memory that a framework sees on them."""
     from kvplan.errors import InputError, nearest_names
     from kvplan.hardware.profiles import all_gpus
-    from kvplan.reports.listing import LIST_FORMATS, Shown, render_list
+    from kvplan.reports.listing import LIST_FORMATS, Shown, render_list, whole
     from kvplan.units import format_gib
 
     check_format(format, LIST_FORMATS)
@@ -55,7 +55,7 @@ def list_gpus(
         Shown("name", "name"),
         Shown("vendor", "vendor", drop=4),
         Shown("arch", "arch", drop=3),
-        Shown("memory_bytes", "memory", lambda size: format_gib(_int(size)), right=True),
+        Shown("memory_bytes", "memory", lambda size: format_gib(whole(size)), right=True),
         Shown("bandwidth_gb_per_s", "bandwidth", _rate, right=True, drop=2),
         Shown("bf16_tflops", "bf16", lambda rate: f"{rate:,g} TFLOPS", right=True, drop=5),
         Shown("link_gb_per_s", "link", _rate, right=True, drop=6),
@@ -159,10 +159,6 @@ def _entry(gpu: Gpu) -> Entry:
 
 def _rate(value: object) -> str:
     return f"{value:,g} GB/s"
-
-
-def _int(value: object) -> int:
-    return value if isinstance(value, int) else 0
 
 
 def _names(value: object) -> list[str]:

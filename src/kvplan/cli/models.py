@@ -75,7 +75,7 @@ def list_models(
     """List the bundled models with what they keep per token in 16 bits on one GPU."""
     from kvplan.catalogue import catalogue, name_key
     from kvplan.reports import words
-    from kvplan.reports.listing import LIST_FORMATS, Shown, render_list
+    from kvplan.reports.listing import LIST_FORMATS, Shown, render_list, whole
     from kvplan.units import format_bytes, format_tokens, parse_tokens
 
     check_format(format, LIST_FORMATS)
@@ -107,9 +107,9 @@ def list_models(
         Shown("model_type", "architecture", drop=3),
         Shown("attention", "keeps", " + ".join, drop=4),  # type: ignore[arg-type]
         Shown("layers", "layers", right=True, drop=5),
-        Shown("parameters", "parameters", lambda n: words.parameters(_int(n)), right=True, drop=2),
-        Shown("max_position_embeddings", "context", lambda n: format_tokens(_int(n)), right=True),
-        Shown("bytes_per_token", "KV a token", lambda n: format_bytes(_int(n)), right=True),
+        Shown("parameters", "parameters", lambda n: words.parameters(whole(n)), right=True, drop=2),
+        Shown("max_position_embeddings", "context", lambda n: format_tokens(whole(n)), right=True),
+        Shown("bytes_per_token", "KV a token", lambda n: format_bytes(whole(n)), right=True),
     ]
     emit(render_list(records, columns, format, to_file=output is not None), output)
 
@@ -292,7 +292,3 @@ def _unknown(flag: str, text: object, known: set[str]) -> Exception:
 
     near = nearest_names(str(text), sorted(known)) or sorted(known)
     return InputError(f"{flag} {text!r} has no bundled model", hint=f"Try: {', '.join(near)}")
-
-
-def _int(value: object) -> int:
-    return value if isinstance(value, int) else 0

@@ -251,14 +251,12 @@ def _check_level(level: str) -> None:
 
 
 def _once(watcher: Watcher, format: str, output: str | None, fail_on: str) -> None:
-    import json
-
     from kvplan.monitoring.live import report, worse_than
-    from kvplan.reports.json_report import as_document
+    from kvplan.reports.json_report import json_text
 
     seen = watcher.look()
     if format == "json":
-        emit(json.dumps(as_document(seen), indent=2, ensure_ascii=False) + "\n", output)
+        emit(json_text(seen), output)
     else:
         emit(report(seen), output)
     if worse_than(seen.verdict, fail_on):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 
-from kvplan.checking.asking import Asker, AtPlace
+from kvplan.checking.asking import Asker
 from kvplan.checking.matrix import cells
 from kvplan.checking.models import Models
 from kvplan.checking.paths import Folder
 from kvplan.checking.plan import MAX_PLAN_BYTES, Problem
 from kvplan.checking.reading import read_plan
+from kvplan.checking.values import Refused
 from kvplan.deployment import Deployment
 from kvplan.errors import InputError, MalformedFile, nearest_names
 from kvplan.files import read_text
@@ -48,7 +49,7 @@ def deployment_named(path: str, name: str | None) -> Deployment:
     cell = found[0] if name is None else by_name[name]
     try:
         return Asker(Folder(path), Models()).ask(cell)
-    except AtPlace as error:
+    except Refused as error:
         raise _malformed(path, error.problem) from None
 
 

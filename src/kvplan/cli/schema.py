@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 from kvplan.cli.options import OutputOption, new_app
 from kvplan.cli.output import emit
 from kvplan.errors import InputError, nearest_names
+from kvplan.reports.json_report import json_text
 
 DOCUMENTS = {
     "fit": ("kvplan.planning.report", "FitReport"),
@@ -48,7 +48,7 @@ def schema(
             f"{document!r} is not a document of {', '.join(DOCUMENTS)}",
             hint=f"Try: kvplan schema {near[0]}",
         )
-    emit(json.dumps(json_schema(document), indent=2, ensure_ascii=False) + "\n", output)
+    emit(json_text(json_schema(document)), output)
 
 
 def json_schema(document: str) -> dict[str, Any]:

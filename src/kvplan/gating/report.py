@@ -13,11 +13,9 @@ _TITLES = ("task", "metric", "baseline", "candidate", "loss", "interval", "answe
 def render(report: GateReport, name: str) -> str:
     """``report`` in one of `FORMATS`."""
     if name == "json":
-        import json
+        from kvplan.reports.json_report import json_text
 
-        from kvplan.reports.json_report import as_document
-
-        return json.dumps(as_document(report), indent=2, ensure_ascii=False) + "\n"
+        return json_text(report)
     return _markdown(report) if name == "markdown" else _table(report)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from kvplan.reports.json_report import as_document
+from kvplan.reports.json_report import json_text
 from kvplan.units import format_gib
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ _NAMES = {
 def render(report: CalibrationReport, name: str, *, to_file: bool = False) -> str:
     """The report in one of `FORMATS`."""
     if name == "json":
-        return json.dumps(as_document(report), indent=2, ensure_ascii=False) + "\n"
+        return json_text(report)
     from kvplan.reports.terminal import screen, to_text
 
     on = screen(to_file)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvplan.errors import InputError
 from kvplan.reports import markdown
 from kvplan.reports.csv_report import as_row, cell
-from kvplan.reports.json_report import as_document
+from kvplan.reports.json_report import as_document, json_text
 from kvplan.reports.layout import GAP, Column, Line, Span, cell_width, printable, table
 from kvplan.reports.terminal import screen, to_text
 from kvplan.reports.words import context, term_name
@@ -108,7 +107,7 @@ def _csv(reports: Sequence[FitReport]) -> str:
 def _document(reports: Sequence[FitReport], name: str) -> str:
     document = {"schema": SCHEMA, "reports": [as_document(report) for report in reports]}
     if name == "json":
-        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        return json_text(document)
     import yaml
 
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)

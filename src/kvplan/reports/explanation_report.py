@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from kvplan.reports import markdown, words
@@ -31,9 +30,9 @@ FORMATS = ("table", "json", "markdown")
 def render(explanation: Explanation, name: str, *, to_file: bool = False) -> str:
     """The explanation in one of `FORMATS`."""
     if name == "json":
-        from kvplan.reports.json_report import as_document
+        from kvplan.reports.json_report import json_text
 
-        return json.dumps(as_document(explanation), indent=2, ensure_ascii=False) + "\n"
+        return json_text(explanation)
     if name == "markdown":
         return _markdown(explanation)
     on = screen(to_file)

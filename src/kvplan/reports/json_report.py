@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 def render(report: FitReport, explained: Deployment | None, to_file: bool) -> str:  # noqa: ARG001
     """One document, indented, keys in the order of the contract."""
-    return json.dumps(full_document(report, explained), indent=2, ensure_ascii=False) + "\n"
+    return json_text(full_document(report, explained))
+
+
+def json_text(document: Any) -> str:
+    """A record, or plain objects, as every command prints them: indented, keys in their order."""
+    return json.dumps(as_document(document), indent=2, ensure_ascii=False) + "\n"
 
 
 def full_document(report: FitReport, explained: Deployment | None) -> dict[str, Any]:

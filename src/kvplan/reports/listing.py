@@ -5,10 +5,10 @@ A list is rows of plain figures by name; a table shows them in units, JSON and C
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from kvplan.reports.json_report import json_text
 from kvplan.reports.layout import Cell, Column, Line, Span, facts, heading, paragraph, table
 from kvplan.reports.terminal import screen, to_text
 
@@ -28,12 +28,17 @@ class Shown(NamedTuple):
     drop: int = 0
 
 
+def whole(value: object) -> int:
+    """A whole number of a record; 0 for anything else."""
+    return value if isinstance(value, int) else 0
+
+
 def render_list(
     records: Sequence[Record], columns: Sequence[Shown], name: str, *, to_file: bool = False
 ) -> str:
     """The records in one of `LIST_FORMATS`."""
     if name == "json":
-        return json.dumps([dict(record) for record in records], indent=2, ensure_ascii=False) + "\n"
+        return json_text([dict(record) for record in records])
     if name == "csv":
         return _csv(records)
     on = screen(to_file)
@@ -81,7 +86,7 @@ class Entry(NamedTuple):
 def render_entry(entry: Entry, name: str, *, to_file: bool = False) -> str:
     """One entry in one of `SHOW_FORMATS`."""
     if name == "json":
-        return json.dumps(dict(entry.document), indent=2, ensure_ascii=False) + "\n"
+        return json_text(dict(entry.document))
     on = screen(to_file)
     return to_text(_entry_lines(entry, on.width), on)
 

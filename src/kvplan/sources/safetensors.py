@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 from kvplan.errors import MalformedFile, SourceError
-from kvplan.files import parse_json_object, read_text
+from kvplan.files import open_regular, parse_json_object, read_text
 from kvplan.units import INT64_MAX, MIB
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -141,23 +140,15 @@ def merge_headers(
 
 def read_header(path: str) -> dict[str, StoredTensor]:
     """The tensors that the file at ``path`` lists."""
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise MalformedFile(path, "is not a regular file")
-            length = header_length(file.read(8), path)
-            if length > status.st_size - 8:
-                raise MalformedFile(
-                    path,
-                    f"has {status.st_size:,} bytes, fewer than its header of {length:,}",
-                    hint="Is the download complete?",
-                )
-            return parse_header(file.read(length), path, status.st_size)
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # an embedded NUL in the path
-        raise SourceError(f"{path!r}: is not a usable path: {error}") from None
+    with open_regular(path) as (file, size):
+        length = header_length(file.read(8), path)
+        if length > size - 8:
+            raise MalformedFile(
+                path,
+                f"has {size:,} bytes, fewer than its header of {length:,}",
+                hint="Is the download complete?",
+            )
+        return parse_header(file.read(length), path, size)
 
 
 def header_length(start: bytes, path: str) -> int:
@@ -286,11 +277,6 @@ def _is_plain_name(name: str) -> bool:
         and name.isprintable()
         and not any(character in name for character in "/\\:")
     )
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Opening a pipe must not wait for a writer that may never come."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _show(value: object) -> str:

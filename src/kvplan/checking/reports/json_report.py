@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from kvplan.checking.report import CheckReport
-from kvplan.reports.json_report import as_document
+from kvplan.reports.json_report import json_text
 
 
 def render(report: CheckReport, to_file: bool) -> str:  # noqa: ARG001
     """One document, indented, keys in the order of the contract."""
-    return json.dumps(as_document(report), indent=2, ensure_ascii=False) + "\n"
+    return json_text(report)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 from urllib.parse import quote
 
@@ -15,6 +14,7 @@ from kvplan.checking.reports.findings import (
     Finding,
     findings,
 )
+from kvplan.reports.json_report import json_text
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVEL = {Status.WARNED: "warning", Status.FAILED: "error", Status.ERROR: "error"}
@@ -47,7 +47,7 @@ def render(report: CheckReport, to_file: bool) -> str:  # noqa: ARG001
         "results": [_result(found, numbers[found.rule]) for found in findings(report)],
     }
     log = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
-    return json.dumps(log, indent=2, ensure_ascii=False) + "\n"
+    return json_text(log)
 
 
 def _result(found: Finding, rule: int) -> dict[str, Any]:

@@ -9,12 +9,11 @@ Source: ggml ``docs/gguf.md``; ``gguf.cpp`` ``gguf_init_from_file_impl``.
 
 from __future__ import annotations
 
-import os
-import stat
 import struct
 from typing import Any, BinaryIO, NamedTuple
 
-from kvplan.errors import MalformedFile, SourceError
+from kvplan.errors import MalformedFile
+from kvplan.files import open_regular
 from kvplan.precision.format import Format
 from kvplan.sources.gguf.types import TYPES
 from kvplan.units import INT64_MAX, MIB, round_up
@@ -78,21 +77,8 @@ def tensor_info(name: str, form: Format, shape: tuple[int, ...]) -> TensorInfo:
 
 def read_header(path: str) -> Header:
     """The header of the GGUF file at ``path``."""
-    try:
-        with open(path, "rb", opener=_without_waiting) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise MalformedFile(path, "is not a regular file")
-            return _Walk(file, status.st_size, path).header()
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be read: {error.strerror}") from error
-    except ValueError as error:  # an embedded NUL in the path
-        raise SourceError(f"{path!r}: is not a usable path: {error}") from None
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Opening a pipe must not wait for a writer that may never come."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    with open_regular(path) as (file, size):
+        return _Walk(file, size, path).header()
 
 
 class _Walk:
